@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.http.conftest import SETTINGS
@@ -14,6 +15,7 @@ from tests.http.requests import ARROW, NDJSON, read_arrow
 from tests.http.sockets import WAIT_S
 
 from tidelog.services.settings.settings import Settings
+from tidelog.wire.topic_log import TopicLogDescription
 
 P0 = "/v1/topics/web/partitions/0"
 
@@ -24,12 +26,12 @@ def settings(tmp_path: Path) -> Settings:
     return replace(SETTINGS, store=f"file:{tmp_path}", archiver_interval_ms=20, archiver_min_bytes=1)
 
 
-async def archived(client: httpx.AsyncClient, offset: int) -> dict[str, object]:
-    """The partition's log after its cold end reaches `offset`; each question lets the archiver continue."""
+async def archived(client: httpx.AsyncClient, offset: int) -> TopicLogDescription:
+    """The topic's log after the cold end of partition 0 reaches `offset`; each question lets the archiver continue."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            log: dict[str, object] = (await client.get(f"{P0}/log")).json()
-            if log["cold_end"] == offset:
+            log = msgspec.json.decode((await client.get("/v1/topics/web/log")).content, type=TopicLogDescription)
+            if log.partition(0).cold_end == offset:
                 return log
 
 
@@ -38,11 +40,11 @@ async def test_a_fetch_gives_the_same_for_cold_and_hot_records(
 ) -> None:
     before = (await client.get(f"{P0}/records")).json()["records"]
     log = await archived(live, 3)
-    assert isinstance(log["segments"], list)
-    [segment] = log["segments"]
-    assert (segment["base_offset"], segment["last_offset"], segment["records"]) == (0, 2, 3)
-    assert log["store"] == f"file://{tmp_path}"
-    assert pq.read_table(tmp_path / segment["key"], partitioning=None).column("offset").to_pylist() == [0, 1, 2]
+    [(segment, span)] = log.spans(0)
+    assert (span.base_offset, span.last_offset, span.records) == (0, 2, 3)
+    assert log.store == f"file://{tmp_path}"
+    rows = pq.read_table(tmp_path / segment.key, columns=["partition", "offset"]).slice(span.first_row, span.records)
+    assert rows.to_pylist() == [{"partition": 0, "offset": offset} for offset in range(3)]
     await client.post(f"{P0}/records", json={"records": [{"value": "hot"}]})
     after = (await client.get(f"{P0}/records")).json()["records"]
     assert after[:3] == before

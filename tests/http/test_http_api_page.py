@@ -13,8 +13,8 @@ from tidelog.storage.runtime import Runtime
 from tidelog.wire.errors import ERRORS, INTERNAL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
-NOT_SENT = {"client_gone", "conflict"}
-"""No client gets the first; the second is the base class of other conflicts."""
+NOT_SENT = {"client_gone"}
+"""No client gets it."""
 
 
 def test_every_error_code_is_listed_with_its_status() -> None:

@@ -64,12 +64,11 @@ async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> Archive
             await broker.produce(ANYBODY, "t", made, ProduceOptions(partition=0))
         await broker.produce(ANYBODY, "t", draft([b"other"] * 100, timestamps=[1] * 100), ProduceOptions(partition=1))
         await broker.archive_now()
-        logs = [await broker.partition_log(ANYBODY, "t", partition) for partition in range(2)]
+        log = await broker.topic_log(ANYBODY, "t")
         rows = pa.concat_tables([await read_partition(broker, partition) for partition in range(2)])
-    endpoint, segments = bucket.endpoint, [segment for log in logs for segment in log.segments]
-    keys = tuple(segment.key for segment in segments)
+    endpoint, keys = bucket.endpoint, tuple(segment.key for segment in log.segments)
     archive = Archive(endpoint.url, endpoint.access_key_id, endpoint.secret_access_key, bucket.name, keys)
-    return ArchivedTopic(archive, rows, sum(segment.size_bytes for segment in segments))
+    return ArchivedTopic(archive, rows, sum(segment.size_bytes for segment in log.segments))
 
 
 async def read_partition(broker: LocalBroker, partition: int) -> pa.Table:

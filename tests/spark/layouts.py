@@ -53,5 +53,5 @@ def _archive_part(broker: Serving, start: int, end: int) -> None:
     ]
     for topic, partition in cold:
         broker.produce(topic, partition, records(partition, start, end))
-    for topic, partition in cold:
-        broker.wait_until_archived(topic, partition)
+    for topic in {topic for topic, _ in cold}:
+        broker.wait_until_archived(topic)

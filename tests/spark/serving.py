@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pyarrow as pa
 from demo.broker_process import BrokerProcess
 from pyspark.sql import DataFrame, Row
 
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import SystemClock
+from tidelog.wire.topic_log import TopicLogDescription
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 START_MS = 1_763_712_000_000
@@ -85,17 +87,17 @@ class Serving:
         )
         answer.raise_for_status()
 
-    def log(self, topic: str, partition: int) -> dict[str, Any]:
-        answer = self.http.get(f"/v1/topics/{topic}/partitions/{partition}/log")
+    def log(self, topic: str) -> TopicLogDescription:
+        """The whole log, which is less than a page."""
+        answer = self.http.get(f"/v1/topics/{topic}/log")
         answer.raise_for_status()
-        found: dict[str, Any] = answer.json()
-        return found
+        return msgspec.json.decode(answer.content, type=TopicLogDescription)
 
-    def wait_until_archived(self, topic: str, partition: int) -> None:
-        """Wait until its hot tail is empty."""
+    def wait_until_archived(self, topic: str) -> None:
+        """Wait until it has no hot tail."""
         deadline_s = time.monotonic() + SETTLE_S_MAX
-        while (log := self.log(topic, partition))["cold_end"] < log["high_watermark"]:
-            assert time.monotonic() < deadline_s, f"not archived within {SETTLE_S_MAX} s: {log}"
+        while any(ends.cold_end < ends.high_watermark for ends in (log := self.log(topic)).partitions):
+            assert time.monotonic() < deadline_s, f"not archived within {SETTLE_S_MAX} s: {log.partitions}"
             time.sleep(0.02)
 
     def fetch_all(self, topic: str, partition: int) -> list[Record]:

@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         first.create_topic("ages", 1, COMPACT)
         for begin in range(0, COLD_END, 200):
             first.produce("ages", 0, [keyed(offset) for offset in range(begin, begin + 200)])
-            first.wait_until_archived("ages", 0)
+            first.wait_until_archived("ages")
         wait_until_compacted(first)
     with serving(folder, f"file:{folder}/store", KEEPS_HOT) as second:
         second.produce("ages", 0, [keyed(offset) for offset in range(COLD_END, END)])
@@ -50,7 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def cold_records(broker: Serving) -> int:
-    return sum(segment["records"] for segment in broker.log("ages", 0)["segments"])
+    return sum(segment.records for segment in broker.log("ages").segments)
 
 
 def wait_until_compacted(broker: Serving) -> None:

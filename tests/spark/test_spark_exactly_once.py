@@ -44,7 +44,7 @@ class Load:
         while not self._stop.is_set():
             for _ in range(ROUNDS_HOT):
                 self._produce_round()
-            self._broker.wait_until_archived("busy", 0)
+            self._broker.wait_until_archived("busy")
 
     def _produce_round(self) -> None:
         for partition in range(PARTITIONS):
@@ -76,7 +76,7 @@ def test_reads_under_load_are_dense_and_hold_all_that_was_acknowledged_before(
         while len(borders) < BORDERS:  # as many reads as needed to see the cold end move during one
             assert time.monotonic() < deadline_s, f"the archiver moved the border to {borders} only"
             acknowledged = list(load.produced)
-            borders.add(broker.log("busy", 0)["cold_end"])
+            borders.add(broker.log("busy").partition(0).cold_end)
             for partition, offsets in enumerate(_offsets(frames[way]())):
                 assert offsets == list(range(len(offsets)))
                 assert len(offsets) >= acknowledged[partition]
@@ -89,11 +89,10 @@ def test_a_snapshot_is_read_whole_after_its_hot_tail_was_archived(spark: SparkSe
         frames = []
         while len(frames) < 3:
             acknowledged = list(load.produced)
-            log = broker.log("busy", 0)
-            if log["cold_end"] < log["high_watermark"]:  # a hot tail now, most likely still there at the read
+            ends = broker.log("busy").partition(0)
+            if ends.cold_end < ends.high_watermark:  # a hot tail now, most likely still there at the read
                 frames.append((read(spark, broker=broker.url, subscribe="busy"), acknowledged))
-    for partition in range(PARTITIONS):
-        broker.wait_until_archived("busy", partition)
+    broker.wait_until_archived("busy")
 
     for frame, acknowledged in frames:
         once = _offsets(frame)

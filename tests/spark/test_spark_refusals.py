@@ -83,16 +83,16 @@ def test_a_vanished_segment_is_an_error_unless_data_loss_is_allowed(spark: Spark
         broker.create_topic("web", 1)
         for start in (0, 100):
             broker.produce("web", 0, records(0, start, start + 100))
-            broker.wait_until_archived("web", 0)
-        log = broker.log("web", 0)
+            broker.wait_until_archived("web")
+        log = broker.log("web")
         source = spark.read.format("tidelog").options(broker=broker.url, subscribe="web")
         native = read(spark, broker=broker.url, subscribe="web")
         lenient = read(spark, broker=broker.url, subscribe="web", failOnDataLoss=False)
-        first = log["segments"][0]
-        (Path(unquote(urlsplit(log["store"]).path)) / first["key"]).unlink()
-        left = 200 - first["records"]
+        first = log.segments[0]
+        (Path(unquote(urlsplit(log.store).path)) / first.key).unlink()
+        left = 200 - first.records
 
-        with pytest.raises(Exception, match=rf"offsets \[0, {first['records']}\) of web-0 are gone"):
+        with pytest.raises(Exception, match=rf"offsets of web are gone, by partition 0: \[0, {first.records}\)"):
             source.load().count()
         with pytest.raises(Exception, match=r"(?s)FileNotFound|does not exist|FAILED_READ_FILE"):
             native.select("value").collect()
@@ -104,15 +104,15 @@ def test_a_damaged_segment_is_an_error_and_never_other_records(spark: SparkSessi
     with serving(tmp_path, f"file:{tmp_path}/store", ARCHIVES) as broker:
         broker.create_topic("web", 1)
         broker.produce("web", 0, records(0, 0, 1_000))
-        broker.wait_until_archived("web", 0)
-        log = broker.log("web", 0)
-        segment = Path(unquote(urlsplit(log["store"]).path)) / log["segments"][0]["key"]
+        broker.wait_until_archived("web")
+        log = broker.log("web")
+        segment = Path(unquote(urlsplit(log.store).path)) / log.segments[0].key
         place = _inside_the_values(segment)
         body = bytearray(segment.read_bytes())
         body[place] ^= 0x10
         segment.write_bytes(body)
 
-        with pytest.raises(Exception, match=rf"Corrupt: {log['segments'][0]['key']}: row group 0 does not have its"):
+        with pytest.raises(Exception, match=rf"Corrupt: {log.segments[0].key}: row group 0 does not have its"):
             spark.read.format("tidelog").options(broker=broker.url, subscribe="web").load().collect()
         with pytest.raises(Exception, match="CRC checksum verification failed"):
             read(spark, broker=broker.url, subscribe="web").select("value").collect()

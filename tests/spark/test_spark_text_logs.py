@@ -27,13 +27,14 @@ def test_lines_come_back_byte_for_byte_and_counts_agree(
             topic = f"log-{number}"
             _produce(broker, topic, data)
             if settings is ARCHIVES:
-                broker.wait_until_archived(topic, 0)
+                broker.wait_until_archived(topic)
             native = read(spark, broker=broker.url, subscribe=topic)
             source = spark.read.format("tidelog").options(broker=broker.url, subscribe=topic).load()
 
             assert _lines(native) == data, name
             assert _lines(source) == data, name
-            assert native.count() == source.count() == data.count(b"\n") == broker.log(topic, 0)["high_watermark"], name
+            high_watermark = broker.log(topic).partition(0).high_watermark
+            assert native.count() == source.count() == data.count(b"\n") == high_watermark, name
 
 
 def _produce(broker: Serving, topic: str, data: bytes) -> None:

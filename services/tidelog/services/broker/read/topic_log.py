@@ -7,7 +7,7 @@ a page become objects. A page ends when it has `limit` spans, but it has at leas
     after = "3.57.20"  it continues version 57 of shard 3 at its 20th segment of those that were asked for
 
 A later page of a shard is of the same version as the first one, so all of them together are one moment. The version
-stays readable for ``archiver.grace.ms``.
+stays readable for ``delete.grace.ms``.
 """
 
 from __future__ import annotations
