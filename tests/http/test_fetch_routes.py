@@ -125,7 +125,7 @@ async def test_parameters_that_cannot_be_read_are_refused(
 
 
 async def test_missing_topics_and_partitions_are_not_found(client: httpx.AsyncClient, web: dict[int, int]) -> None:
-    for tail in ("records", "log", "offset?at=latest", "offset?at=1"):
+    for tail in ("records", "offset?at=latest", "offset?at=1"):
         problem(await client.get(f"/v1/topics/web/partitions/2/{tail}"), 404, "not_found")
         problem(await client.get(f"/v1/topics/nothing/partitions/0/{tail}"), 404, "not_found")
         problem(await client.get(f"/v1/topics/web/partitions/x/{tail}"), 400, "invalid")
@@ -137,14 +137,6 @@ async def test_missing_topics_and_partitions_are_not_found(client: httpx.AsyncCl
 async def test_an_accept_that_cannot_be_met_is_refused(client: httpx.AsyncClient, web: dict[int, int]) -> None:
     refused = problem(await client.get(P0, headers={"accept": TEXT}), 406, "not_acceptable")
     assert JSON in refused["known"]
-
-
-async def test_the_log_of_a_partition_is_one_consistent_answer(client: httpx.AsyncClient, web: dict[int, int]) -> None:
-    log = (await client.get("/v1/topics/web/partitions/0/log")).json()
-    described = (await client.get("/v1/topics/web")).json()
-    assert log["topic_id"] == described["topic_id"]
-    assert (log["log_start_offset"], log["cold_end"], log["high_watermark"]) == (0, 0, 3)
-    assert (log["manifest_version"], log["segments"], log["store"]) == (-1, [], "memory:")
 
 
 @pytest.mark.parametrize(("at", "offset"), [("earliest", 0), ("latest", 3), ("-2", 1), ("7", 7), ("@0", 0)])

@@ -1,4 +1,4 @@
-"""The requests to the bucket when a client asks where a partition's records are."""
+"""The requests to the bucket when a client asks where a topic's records are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
 
-LOG = "/v1/topics/t/partitions/0/log"
+LOG = "/v1/topics/t/log"
 
 
 async def test_a_list_of_topics_asks_the_bucket_nothing_and_a_direct_reader_one_listing() -> None:

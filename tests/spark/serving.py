@@ -96,8 +96,8 @@ class Serving:
     def wait_until_archived(self, topic: str) -> None:
         """Wait until it has no hot tail."""
         deadline_s = time.monotonic() + SETTLE_S_MAX
-        while any(ends.cold_end < ends.high_watermark for ends in (log := self.log(topic)).partitions):
-            assert time.monotonic() < deadline_s, f"not archived within {SETTLE_S_MAX} s: {log.partitions}"
+        while hot := [ends for ends in self.log(topic).partitions if ends.cold_end < ends.high_watermark]:
+            assert time.monotonic() < deadline_s, f"not archived within {SETTLE_S_MAX} s: {hot}"
             time.sleep(0.02)
 
     def fetch_all(self, topic: str, partition: int) -> list[Record]:
