@@ -145,7 +145,9 @@ async def test_a_version_that_was_collected_is_a_conflict_and_an_older_one_that_
     store = MemoryObjectStore()
     log = ShardLog(store, 0, Runtime())
     for run in range(2):
-        change = ManifestChange(ChangeKind.ARCHIVE, {ID: TopicChange("web", added=(segment(0, run),))})
+        added = segment(0, run)
+        ends = {span.partition: ColdState(0, span.next_offset) for span in added.spans}
+        change = ManifestChange(ChangeKind.ARCHIVE, {ID: TopicChange("web", added=(added,), partitions=ends)})
         await log.append(change, log.known or await log.latest())
     assert len((await version_with_list(log, 0, TOPIC)).topics[ID].segments) == 1
     await log.delete(0)

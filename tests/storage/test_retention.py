@@ -32,6 +32,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind, Cleaning, LeaderE
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep import log_starts as retention_log_starts
 from tidelog.storage.upkeep.retention import ExpireTask, plan_expiry
 from tidelog.storage.upkeep.rules import DAY_MS, UNLIMITED, UpkeepRules
 
@@ -184,6 +185,19 @@ def test_offsets_that_compaction_removed_at_the_log_start_are_no_reason_to_move_
     assert not expires(
         replace(topic, base=dense([]).base, added=(second,), partitions=topic.all_partitions), FOR_EVER, 0
     )
+
+
+def test_a_version_removes_a_bounded_number_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log starts move at once; the other dead segments leave with the next versions."""
+    monkeypatch.setattr(retention_log_starts, "REMOVED_PER_STEP", 2)
+    topic, rules = dense([Pass({0: 1, 1: 2})] * 5), UpkeepRules(retention_ms=0)
+    left = []
+    while expires(topic, rules, 1):
+        assert ExpireTask(Runtime()).due_at_ms(seen(topic), rules, 1) == 1
+        topic = after_expiry(topic, rules, 1)
+        assert log_starts(topic) == {0: 5, 1: 10}
+        left.append(runs(topic))
+    assert left == [[2, 3, 4], [4], []]
 
 
 def test_a_topic_without_segments_is_never_due() -> None:

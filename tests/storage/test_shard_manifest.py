@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID, TopicHistory
 
-from tidelog.storage.errors import Corrupt, NewerFormat
+from tidelog.storage.errors import Corrupt, Invalid, NewerFormat
 from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied, head_of
-from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.wal.floor import Floor
@@ -147,6 +147,25 @@ def test_a_change_that_does_not_fit_is_refused() -> None:
         applied(once, ManifestChange(ChangeKind.EXPIRE, {TOPIC_ID: TopicChange(TOPIC, partitions=back)}))
     with pytest.raises(DoesNotApply, match="the floor is"):
         applied(once, ManifestChange(ChangeKind.ARCHIVE, floor=Floor(0)))
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [[(0, 5, 4)], [(0, 0, 10)], [(1, 0, 4), (0, 0, 4)], [(0, 0, 4), (0, 5, 9)], [(7, 0, 0)]],
+    ids=["ends before it begins", "beyond the cold end", "descending", "twice", "a partition that has no records"],
+)
+def test_a_segment_that_breaks_the_rules_is_not_listed(spans: list[tuple[int, int, int]]) -> None:
+    history = TopicHistory(Random(2))
+    segment = history.segment(0, 0, [SegmentSpan(number, first, last, 1, 1) for number, first, last in spans])
+    change = TopicChange(TOPIC, added=(segment,), partitions={0: ColdState(0, 10), 1: ColdState(0, 10)})
+    with pytest.raises(Invalid, match="cannot have offsets"):
+        applied(history.manifest, ManifestChange(ChangeKind.ARCHIVE, {TOPIC_ID: change}))
+
+
+def test_a_log_start_beyond_the_cold_end_is_refused() -> None:
+    change = TopicChange(TOPIC, partitions={0: ColdState(11, 10)})
+    with pytest.raises(Invalid, match="beyond its cold end"):
+        applied(ShardManifest(0), ManifestChange(ChangeKind.DELETE_RECORDS, {TOPIC_ID: change}))
 
 
 def test_segments_that_leave_are_garbage_until_they_are_collected() -> None:

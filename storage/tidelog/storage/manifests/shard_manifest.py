@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tidelog.storage.errors import Invalid
 from tidelog.storage.manifests.losses import from_log_start
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_chain import GENESIS, Recorded, Step, TopicStep, head_after
@@ -70,8 +71,8 @@ class ShardManifest:
 
 def applied(before: ShardManifest, change: ManifestChange, at_ms: int = 0) -> ShardManifest:
     """The version after `before`, with `change`, appended at `at_ms`. The lists of the topics that it changes were
-    read. Raises `DoesNotApply` if it removes a segment that is not listed, or moves the floor or a partition
-    backwards."""
+    read. Raises `DoesNotApply` if it removes a segment that is not listed, or moves the floor or a partition backwards;
+    `Invalid` if no version could make it fit."""
     version = before.version + 1
     topics, steps = dict(before.topics), dict[str, TopicStep]()
     gone: list[TopicSegment | ListRef] = []
@@ -117,6 +118,10 @@ def _changed(was: TopicState, wanted: TopicChange, left: Sequence[TopicSegment])
         before = was.partition(number)
         if state.log_start_offset < before.log_start_offset or state.cold_end < before.cold_end:
             raise DoesNotApply(f"partition {number} would move back from {before.cold_end} to {state.cold_end}")
+        if state.log_start_offset > state.cold_end:
+            raise Invalid(f"partition {number} would begin at {state.log_start_offset}, beyond its cold end")
+    for segment in wanted.added:
+        _check_spans(segment, was, wanted)
     segments = was.segments.changed(wanted.removed, wanted.added)
     last_run = max((segment.run for segment in wanted.added), default=-1)
     states = {number: _trimmed(state) for number, state in wanted.partitions.items()}
@@ -126,6 +131,17 @@ def _changed(was: TopicState, wanted: TopicChange, left: Sequence[TopicSegment])
         partitions={**was.partitions, **states},
         totals=was.totals.after(left, wanted.added),
     )
+
+
+def _check_spans(segment: TopicSegment, was: TopicState, wanted: TopicChange) -> None:
+    """Raises `Invalid` unless the spans are in the order of partitions, and below the cold ends."""
+    last = -1
+    for span in segment.spans:
+        number, first = span.partition, span.base_offset
+        state = wanted.partitions.get(number) or was.partition(number)
+        if not (last < number and first <= span.last_offset < state.cold_end):
+            raise Invalid(f"{segment.key} cannot have offsets {first} to {span.last_offset} of partition {number}")
+        last = number
 
 
 def _trimmed(state: ColdState) -> ColdState:

@@ -17,6 +17,9 @@ from tidelog.storage.manifests.shard_manifest import TopicChange
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState
 
+REMOVED_PER_STEP = 5_000
+"""A version removes no more segments than this. The others are dead, and the next step of retention removes them."""
+
 
 @dataclass(frozen=True)
 class PartitionSpans:
@@ -36,11 +39,11 @@ class PartitionSpans:
         return np.array([state.log_start_offset for state in self.states], np.int64)
 
     def dead_segments(self, log_starts: Ints) -> tuple[str, ...]:
-        """The segments that have no record from these log starts on."""
+        """Segments that have no record from these log starts on, at most `REMOVED_PER_STEP`, the oldest first."""
         alive = self.columns.last_offset[self.order] >= log_starts[self.group]
         dead = np.ones(len(self.columns), np.bool_)
         dead[self.columns.segment_of_span[self.order[alive]]] = False
-        return tuple(self.columns.keys[at] for at in np.flatnonzero(dead).tolist())
+        return tuple(self.columns.keys[at] for at in np.flatnonzero(dead)[:REMOVED_PER_STEP].tolist())
 
     def change(self, topic: str, log_starts: Ints) -> TopicChange | None:
         """The change that lets the logs begin at `log_starts`, none of which may be less than it is; None if nothing
