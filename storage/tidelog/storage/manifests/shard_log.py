@@ -38,6 +38,7 @@ from tidelog.storage.manifests.version_codec import decode_version, encode_versi
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
@@ -69,6 +70,7 @@ class ShardLog:
         self._asked = False  # whether `_latest` was read or appended, and no append is in doubt
         self._tag: str | None = None  # the store's tag of `_latest`, if it was appended here
         self._bases: LRUCache[str, tuple[TopicBase, int]] = LRUCache(lists_bytes, lambda kept: kept[1])
+        self._reads: SingleFlight[str, TopicBase] = SingleFlight()
 
     def key(self, version: int) -> str:
         """The name of `version`."""
@@ -219,16 +221,18 @@ class ShardLog:
         return made
 
     async def _base(self, manifest: ShardManifest, topic_id: str) -> TopicBase:
-        topic = manifest.topics[topic_id]
-        stored = topic.stored
+        stored = manifest.topics[topic_id].stored
         assert stored is not None, "only a topic with a list lacks its content"
         if kept := self._bases.get(stored.key):
             return kept[0]
+        return await self._reads.run(stored.key, lambda: self._read_base(manifest, topic_id, stored))
+
+    async def _read_base(self, manifest: ShardManifest, topic_id: str, stored: ListRef) -> TopicBase:
         try:
             data = (await self._store.get(stored.key)).data
         except NotFound as error:
             raise await self._list_fault(manifest, stored.key) from error
-        base = await asyncio.to_thread(decode_list, stored, topic.name, topic_id, self.shard, data)
+        base = await asyncio.to_thread(decode_list, stored, manifest.topics[topic_id].name, topic_id, self.shard, data)
         self._keep(stored, base)
         return base
 

@@ -67,7 +67,7 @@ class ClusterBroker(LocalBroker):
         super().__init__(parts)
         self._coordination = coordination
         self._peers = peers
-        self._cold = ColdReader(parts.store, parts.reader, self._clock)
+        self._cold = ColdReader(parts.store, parts.reader, parts.resources.runtime)
         self._forwarding: _Forwarding | None = None
         self._handing_over = False
 
@@ -132,7 +132,6 @@ class ClusterBroker(LocalBroker):
     def _topics_changed(self, change: CatalogChange) -> None:
         for topic in change.deleted:
             self.forget(topic)
-            self._cold.forget(topic)
 
     async def produce(
         self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions

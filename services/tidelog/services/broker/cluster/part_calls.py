@@ -223,7 +223,7 @@ class _PartsRead:
             if not isinstance(part.offset, int):
                 raise no_leader(self._shard(place))  # no leader can look up the position
             if surely and not sources.manifests.knows(topic, part.partition, part.offset):
-                await sources.manifests.newest(topic, topic.partition(part.partition))
+                await sources.manifests.newest(topic, part.partition)
             fetched = await sources.cold(topic, part.partition, part.offset, shared.of(part, readers))
         except TidelogError as error:
             return FetchedPart(part, None, error)
