@@ -45,8 +45,8 @@ _OFFSET = re.compile(r"-?\d{1,19}")
 
 @dataclass(frozen=True)
 class Health:
-    """`alive`: the process answers. `ready`: it takes requests; otherwise `reason` says why not. It serves everything
-    but the `damaged_objects` of its shards."""
+    """`alive`: the process answers. `ready`: it takes requests; otherwise `reason` says why not. Of a ready broker,
+    `reason` says which part of its work it cannot do. It serves everything but the `damaged_objects` of its shards."""
 
     alive: bool
     ready: bool
@@ -185,7 +185,7 @@ class Admin(GroupAdmin):
             ready = self._ask(ReadyAnswer, Request("GET", "/readyz"), deadline_s=0.0)
         except (Unavailable, Fenced) as error:
             return Health(alive=True, ready=False, reason=str(error))
-        return Health(alive=True, ready=True, damaged_objects=ready.damaged_objects)
+        return Health(alive=True, ready=True, reason=ready.reason, damaged_objects=ready.damaged_objects)
 
     def close(self) -> None:
         """Release the sockets."""

@@ -9,6 +9,7 @@ from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
+from tidelog.services.broker.archive.collect_loop import CollectLoop
 from tidelog.services.broker.archive.sweep_loop import SweepLoop
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.groups.group_stores import GroupStores
@@ -18,6 +19,7 @@ from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.shard_leader import SharedResources
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.damages import Damages
+from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.object_store import ObjectStore
@@ -36,7 +38,9 @@ class BrokerParts:
     resources: SharedResources
     reader: PartitionReader
     shards: ShardSet
+    brake: DebtBrake
     archive_loop: ArchiveLoop
+    collect_loop: CollectLoop
     damages: Damages
     account: ArchiveAccount
     upkeep: UpkeepLoop
@@ -49,4 +53,4 @@ class BrokerParts:
     @property
     def loops(self) -> Sequence[BackgroundLoop]:
         """The background loops, in the order in which they are stopped."""
-        return (self.archive_loop, self.upkeep, self.sweeps)
+        return (self.archive_loop, self.collect_loop, self.upkeep, self.sweeps)

@@ -62,6 +62,7 @@ class LocalBroker:
             parts.shards,
             parts.resources.budget,
             parts.reader,
+            parts.brake,
             commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
             acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.resources.policy.interval_s),
         )
@@ -247,17 +248,18 @@ class LocalBroker:
     async def archive_now(self) -> None:
         """Archive everything that is committed in the shards led here."""
         await self._parts.archive_loop.archive_all()
-        while await self._parts.archive_loop.remove_deleted():
-            pass
+        await self._parts.collect_loop.remove_topics()
 
     async def upkeep_now(self) -> None:
         await self._parts.upkeep.run_all()
+        await self._parts.collect_loop.collect_garbage()
 
     def status(self) -> BrokerStatus:
         leaders = [led.leader for led in self.shards.led_shards()]
         status = broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
         groups, members = self.local_groups.size()
-        return replace(status, groups=groups, group_members=members)
+        reason = status.reason or self._parts.brake.trouble()
+        return replace(status, reason=reason, groups=groups, group_members=members)
 
     def measurements(self) -> BrokerMeasurements:
         resources = self._parts.resources
@@ -276,6 +278,7 @@ class LocalBroker:
             hedges=self._parts.hedging.hedges if self._parts.hedging else 0,
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
             archives=self._parts.account.archives(),
+            brake=self._parts.brake.figures(),
             sweeps=self._parts.sweeps.counts,
             groups=self.local_groups.figures(),
         )

@@ -103,6 +103,8 @@ def health(broker: BrokerChoice, as_json: JsonOption = False) -> None:
         print_json(found)
     elif found.ready:
         print(f"{broker.addresses} is ready")
+        if found.reason:
+            complain(found.reason)
         for key in found.damaged_objects:
             complain(f"damaged object: {key}; see `tidelog bucket repair`")
     else:
@@ -137,7 +139,7 @@ def _print_cluster(found: ClusterDescription, broker: str) -> None:
         facts.append(("feature level", members.feature_level))
         facts.append(("shards a broker", balance_text(members)))
     if found.reason:
-        facts.append(("not ready", found.reason))
+        facts.append(("limited" if found.ready else "not ready", found.reason))
     facts += [("damaged", f"{damage.object} {damage.reason}. {damage.effect}") for damage in found.damage]
     print_facts(facts)
     if in_cluster:

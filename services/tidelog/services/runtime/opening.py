@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import upkeep_rules
 from tidelog.services.broker.archive.slow_sweep import SlowSweep, sweep_settings
 from tidelog.services.broker.archive.sweep_loop import SweepLoop, Turn
 from tidelog.services.settings.settings import Settings
@@ -17,6 +19,7 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.s3_settings import S3Settings
+from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
@@ -71,6 +74,17 @@ def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, execu
     limits = upkeep_limits(settings)
     tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, _spill_folder(settings))
     return Upkeep(tasks, runtime)
+
+
+def build_collector(settings: Settings, store: ObjectStore, runtime: Runtime, catalog: Catalog) -> Collector:
+    """The collection of one shard. Of a deleted topic nothing is kept longer than the grace of the settings."""
+
+    def grace_ms(topic_id: str) -> int:
+        topic = catalog.with_id(topic_id)
+        return upkeep_rules(topic.config).grace_ms if topic else 0
+
+    limits = upkeep_limits(settings)
+    return Collector(upkeep_store(store, runtime, limits), runtime, limits.grace_s, grace_ms)
 
 
 def build_sweeps(

@@ -3,9 +3,10 @@
 RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `settings.store` names )))
     Journal, Catalog                 topics
     ShardSet                         a LedShard for each led shard: ShardLeader, Archiver, ShardUpkeep,
-                                     ShardPartitions, Wal
+                                     ShardPartitions, ShardLog, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
-    ArchiveLoop                      TopicRemover
+    ArchiveLoop                      ArchivePolicy, DebtBrake
+    CollectLoop                      TopicRemover; over each shard's Archiver and Collector
     UpkeepLoop                       over each shard's ShardUpkeep; `opening` builds its tasks
     SweepLoop                        over the whole bucket, while this broker leads shard 0
     LocalGroups                      a GroupCoordinator for each led shard (`group_wiring`)
@@ -14,7 +15,7 @@ RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `se
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,15 @@ from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
-from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
-from tidelog.services.broker.archive.background_threads import BackgroundThreads
+from tidelog.services.broker.archive.archive_loop import ArchiveLoop
+from tidelog.services.broker.archive.archive_policy import ArchivePolicy
+from tidelog.services.broker.archive.background_threads import (
+    ARCHIVE_NICENESS,
+    UPKEEP_NICENESS,
+    BackgroundThreads,
+    processors,
+)
+from tidelog.services.broker.archive.collect_loop import CollectLoop
 from tidelog.services.broker.archive.sweep_loop import Turn
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
@@ -36,6 +44,7 @@ from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard.append_buffer import BufferBudget
 from tidelog.services.broker.shard.batch_cutting import FlushPolicy
+from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.hot_tail import HotTail
 from tidelog.services.broker.shard.idempotence import ProducerMemory
 from tidelog.services.broker.shard.led_shard import LedShard
@@ -46,10 +55,12 @@ from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.services.runtime.group_wiring import group_parts, sole_group_stores
-from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
+from tidelog.services.runtime.opening import build_collector, build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.partition_states import ProducerLimits
 from tidelog.storage.errors import Invalid
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_reader import SegmentReader
@@ -67,7 +78,6 @@ if TYPE_CHECKING:
     from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 
 ENCODE_THREADS = 2
-ARCHIVE_THREADS = 1
 RELEASE_SHARE = 0.3
 """A shard that is handed over waits for the commit of its records for this share of ``shutdown.timeout.ms``."""
 S3_FLUSH_INTERVAL_MS = 250
@@ -123,14 +133,16 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     resources = _resources(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
-    background = BackgroundThreads(ARCHIVE_THREADS)
+    archive_threads = BackgroundThreads(processors(), ARCHIVE_NICENESS)
+    upkeep_threads = BackgroundThreads(processors(), UPKEEP_NICENESS)
     damages = Damages(runtime.clock)
-    upkeep = build_upkeep(settings, retrying, runtime, background)
-    factory = ShardFactory(settings, runtime, resources, retrying, catalog, background, damages, upkeep)
+    upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads)
+    factory = ShardFactory(settings, runtime, resources, retrying, catalog, archive_threads, damages, upkeep)
     shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
-    policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
-    remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
-    archive_loop = ArchiveLoop(shards, journal, remover, policy, runtime, background, damages)
+    policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes, settings.archiver_debt_max_bytes)
+    brake = DebtBrake(shards.debt_bytes, settings.archiver_debt_max_bytes, runtime.clock)
+    archive_loop = ArchiveLoop(shards, journal, policy, brake, runtime, archive_threads, damages)
+    remover = TopicRemover(retrying, journal, catalog, runtime)
     return BrokerParts(
         store=retrying,
         counting=counting,
@@ -141,11 +153,13 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         resources=resources,
         reader=_reader(settings, resources, retrying),
         shards=shards,
+        brake=brake,
         archive_loop=archive_loop,
+        collect_loop=CollectLoop(shards, remover, runtime, damages),
         damages=damages,
-        upkeep=UpkeepLoop(shards, journal, runtime, lambda: archive_loop.behind),
+        upkeep=UpkeepLoop(shards, journal, runtime, upkeep_threads, lambda: archive_loop.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
-        account=ArchiveAccount(retrying, catalog, shards, resources.measurements, runtime.clock),
+        account=ArchiveAccount(retrying.url, catalog, shards, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
         groups=group_parts(settings, runtime),
         open_group_stores=lambda: sole_group_stores(settings, runtime, retrying, resources.policy.interval_s),
@@ -187,31 +201,37 @@ class ShardFactory:
     resources: SharedResources
     store: ObjectStore
     catalog: Catalog
-    background: Executor
+    archive_threads: BackgroundThreads
     damages: Damages
     upkeep: Upkeep
 
     def build(self, shard: int) -> LedShard:
         """The leader, archiver and upkeep of a shard, not opened yet."""
-        leader = self._leader(shard)
-        upkeep = self.upkeep if self.settings.archiver_upkeep else None
-        tended = ShardUpkeep(self.store, self.catalog, leader.partitions, upkeep, self.runtime.clock, self.damages)
-        return LedShard(leader, self._archiver(leader), tended)
+        log = ShardLog(self.store, shard, self.runtime)
+        leader = self._leader(shard, log)
+        return LedShard(leader, self._archiver(leader, log), self._upkeep(leader.partitions))
 
-    def _archiver(self, leader: ShardLeader) -> Archiver:
+    def _archiver(self, leader: ShardLeader, log: ShardLog) -> Archiver:
         settings = ArchiverSettings(
             batch_bytes=self.settings.archiver_batch_bytes,
             grace_s=self.settings.delete_grace_ms / 1000,
-            producer_expiration_ms=self.settings.producer_id_expiration_ms,
+            producers=ProducerLimits(expiration_ms=self.settings.producer_id_expiration_ms),
         )
         wal, name_of = leader.partitions.wal, self.catalog.name_of
-        return Archiver(self.store, wal, self.runtime, name_of, settings, self.background)
+        return Archiver(self.store, wal, log, self.runtime, name_of, settings, self.archive_threads)
 
-    def _leader(self, shard: int) -> ShardLeader:
-        wal = Wal(self.store, shard, ParquetWalCodec())
+    def _upkeep(self, partitions: ShardPartitions) -> ShardUpkeep:
+        collector = build_collector(self.settings, self.store, self.runtime, self.catalog)
+        work = (self.upkeep, collector) if self.settings.archiver_upkeep else None
+        measurements, clock = self.resources.measurements, self.runtime.clock
+        return ShardUpkeep(partitions, self.catalog, work, measurements, clock, self.damages)
+
+    def _leader(self, shard: int, log: ShardLog) -> ShardLeader:
+        # The WAL reads its floor by a log of its own, so that no commit waits for an append to the manifest.
+        wal = Wal(self.store, shard, ParquetWalCodec(), ShardLog(self.store, shard, self.runtime))
         trust_s = floor_trust_s(self.settings.delete_grace_ms / 1000)
         writer = WalWriter(wal, self.runtime, self.runtime.entropy.new_id(), floor_trust_s=trust_s)
-        partitions = ShardPartitions(self.store, wal, self.resources.measurements, self.resources.producer_memory)
+        partitions = ShardPartitions(log, wal, self.resources.producer_memory)
         return ShardLeader(writer, partitions, WalIndex(self.store, shard), self.resources)
 
 

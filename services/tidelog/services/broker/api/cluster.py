@@ -54,8 +54,9 @@ class Damage:
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """Whether this broker accepts requests, the shards that it leads, and their damaged objects. `groups`: how many it
-    coordinates and has in memory; `group_members` were counted within the last seconds."""
+    """Whether this broker accepts requests, the shards that it leads, and their damaged objects. `reason` says why it
+    does not accept requests, or which part of its work it cannot do. `groups`: how many it coordinates and has in
+    memory; `group_members` were counted within the last seconds."""
 
     version: str
     store_url: str

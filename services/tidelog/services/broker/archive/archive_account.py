@@ -1,7 +1,7 @@
 """Sums up the archive of the shards that this broker leads, by topic, for `/metrics` and `/v1/cluster/cost`.
 
-The figures of cold partitions come from manifests that pass through the broker anyway (`ColdLedger`), so a scrape costs
-no request. After a takeover some partitions are unknown; `complete` reads their manifests, up to a bound.
+The figures of cold records come from the manifests of the shards, which pass through the broker anyway, so a scrape
+costs no request. After a takeover some manifests are unknown; `complete` reads them: a LIST and a GET for each shard.
 """
 
 from __future__ import annotations
@@ -9,84 +9,69 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.costs import BrokerCosts, ColdFigures, TopicArchive, TopicCost, TopicCounts
+from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, Measurements
+from tidelog.services.broker.telemetry.cold_figures import cold_figures
+from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
 from tidelog.services.broker.telemetry.request_shares import topic_requests
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 from tidelog.storage.stores.counting import RequestCounts
 
-READ_MAX = 1_000
-"""Manifests read for one answer: a LIST and a GET each, at most a cent on S3."""
 READS_AT_ONCE = 8
+
+_Figures = Mapping[str, ColdFigures]
+NO_FIGURES = ColdFigures()
 
 
 class ArchiveAccount:
     """The archive of the shards that are led at each moment."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        shards: ShardSet,
-        measurements: Measurements,
-        clock: Clock,
-        *,
-        read_max: int = READ_MAX,
-    ) -> None:
-        self._store = store
+    def __init__(self, store_url: str, catalog: Catalog, shards: ShardSet, clock: Clock) -> None:
+        self._store_url = store_url
         self._catalog = catalog
         self._shards = shards
-        self._cold = measurements.cold
         self._clock = clock
-        self._read_max = read_max
+        self._figures: dict[int, tuple[int, _Figures]] = {}
         self._since_ms = clock.now_ms()
 
     def archives(self) -> Mapping[str, TopicArchive]:
         """By topic, as far as it is known without a request."""
         hot, debt, oldest_ms = self._wal_figures()
-        now_ms = self._clock.now_ms()
+        cold, now_ms = self._cold_figures(), self._clock.now_ms()
         found: dict[str, TopicArchive] = {}
-        led: set[TopicPartition] = set()
         for topic in self._catalog.list_topics():
-            places = tuple(self._led_partitions(topic))
-            led.update(places)
-            if not places:
+            shards = Counter(topic.shards[place.partition] for place in self._led_partitions(topic))
+            if not shards:
                 continue
-            known = (figures for place in places if (figures := self._cold.of(place)))
+            known = (
+                replace(cold[shard].get(topic.topic_id, NO_FIGURES), partitions=partitions)
+                for shard, partitions in shards.items()
+                if shard in cold
+            )
             found[topic.name] = TopicArchive(
-                cold=sum(known, ColdFigures()),
+                cold=sum(known, NO_FIGURES),
                 hot_bytes=hot[topic.topic_id],
                 debt_bytes=debt[topic.topic_id],
                 debt_age_ms=max(0, now_ms - oldest_ms.get(topic.topic_id, now_ms)),
             )
-        self._cold.keep(led)
         return found
 
     async def complete(self) -> None:
-        """Read the manifests of unknown partitions that are led here, at most `read_max`. Raises `Unavailable`,
-        `Corrupt`."""
-        unknown = [
-            (topic, place)
-            for topic in self._catalog.list_topics()
-            for place in self._led_partitions(topic)
-            if self._cold.of(place) is None
-        ]
+        """Read the manifests of led shards that are unknown. Raises `Unavailable`, `Corrupt`."""
+        unknown = [led for led in self._shards.led_shards() if led.serving and led.manifest is None]
         at_once = asyncio.Semaphore(READS_AT_ONCE)
 
-        async def read(topic: Topic, place: TopicPartition) -> None:
+        async def read(led: LedShard) -> None:
             async with at_once:
-                self._cold.manifest_read(await ManifestLog(self._store, topic.name, place).latest())
+                await led.apply(await led.leader.partitions.log.newest())
 
-        outcomes = await asyncio.gather(
-            *(read(topic, place) for topic, place in unknown[: self._read_max]), return_exceptions=True
-        )
+        outcomes = await asyncio.gather(*(read(led) for led in unknown), return_exceptions=True)
         for failure in (outcome for outcome in outcomes if outcome is not None):
             raise failure
 
@@ -96,7 +81,7 @@ class ArchiveAccount:
         topics = {topic.name: topic for topic in self._catalog.list_topics()}
         return BrokerCosts(
             broker_id=broker_id,
-            store_url=self._store.url,
+            store_url=self._store_url,
             since_ms=self._since_ms,
             now_ms=self._clock.now_ms(),
             shards=tuple(sorted(self._shards.led())),
@@ -116,6 +101,17 @@ class ArchiveAccount:
 
     def _led_partitions(self, topic: Topic) -> Iterator[TopicPartition]:
         return (topic.partition(number) for number, shard in enumerate(topic.shards) if self._shards.leads(shard))
+
+    def _cold_figures(self) -> Mapping[int, _Figures]:
+        """By shard and topic id; computed once for each version."""
+        found: dict[int, tuple[int, _Figures]] = {}
+        for led in self._shards.led_shards():
+            if manifest := led.manifest:
+                before = self._figures.get(led.shard)
+                is_same = before is not None and before[0] == manifest.version
+                found[led.shard] = before if before and is_same else (manifest.version, cold_figures(manifest))
+        self._figures = found
+        return {shard: figures for shard, (_, figures) in found.items()}
 
     def _wal_figures(self) -> tuple[Counter[str], Counter[str], Mapping[str, int]]:
         """By topic id: hot bytes, unarchived bytes, and the time of the oldest unarchived entry."""

@@ -1,7 +1,7 @@
 """delete-records at the leader: sets the log start of a partition.
 
-Only a manifest can store the log start, so the records below it must be cold. If records beyond the cold end are to be
-deleted, the shard is archived first. Their WAL entries are deleted after the grace, like all others (inv. 6). If damage
+Only the shard's manifest can store the log start, so the records below it must be cold. If records beyond the cold end
+are to be deleted, the shard is archived first. Their WAL entries are deleted after the grace, like all others (inv. 6). If damage
 prevents archiving, the answer is `Corrupt`.
 
 In a cluster the answer comes when no broker can give out the deleted records any more (`leadership_proof`).
@@ -16,6 +16,7 @@ from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, RecordsLost, Unavailable
+from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.runtime import Clock
 
 HIGH_WATERMARK = -1
@@ -61,7 +62,7 @@ def _blocked(leader: ShardLeader, state: PartitionState, fault: Corrupt) -> Corr
     """`fault` as the reason why records beyond the cold end cannot be deleted, with the lost offsets if known."""
     span = next(state.spans_from(state.cold_end), None)
     reason = f"{fault.reason}; records from {state.cold_end} on cannot be deleted before `tidelog bucket repair`"
-    if span is None or fault.name.startswith("topics/"):
+    if span is None or not fault.name.startswith(WAL_PREFIX):
         return Corrupt(fault.name, reason)
     key = leader.partitions.wal.key(span.entry.seq)
     return RecordsLost(key, reason, first_offset=span.base_offset, next_offset=span.next_offset)

@@ -1,61 +1,87 @@
-"""Deletes the segments and manifests of deleted topics, a grace after their deletion.
+"""Takes deleted topics out of the manifests of shards, and ends their removal.
 
-A removal stays in the journal until it is done, so a crash only delays it. The grace protects queries that were planned
-on the segments. It counts on this broker's monotonic clock from when the broker first saw the removal, because no other
-clock may decide over the deletion of data; a restart or another leader begins a new grace. The archiver skips the
-topic's records in the WAL, and they are deleted with their entries.
+The leader of each shard appends one version that drops the topics that are gone. Their segments and lists are garbage
+from then on, and the collector deletes them after the grace. The archiver skips their records in the WAL, and these are
+deleted with their entries. A removal stays in the journal until no shard's manifest has the topic, so a crash only
+delays it; the leader of the topic's first partition ends it.
 
-In a cluster the leader of the topic's first partition does this. A worker that stalled for longer than the grace may
-still write a segment or manifest: an orphan, which the sweep deletes, because topic ids are never reused.
+A worker that stalled may still write a segment that no manifest names: an orphan, which the sweep deletes.
+
+Hazard: a topic that this broker does not know may have been created by another broker a moment ago.
+Defence: the manifest is read first, and then the journal up to its end. A topic is in the journal before its first
+record is written, so a topic of that manifest that the journal lacks was deleted.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.storage.layout import topic_prefix
+from tidelog.services.broker.shard.led_shard import LedShard
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Clock
+from tidelog.storage.runtime import Runtime
 
-OBJECTS_A_TURN = 256
-"""Objects of a topic that one call of `remove_deleted` deletes at most, so that archiving is not delayed."""
-DELETES_AT_ONCE = 16
+LOOK_EVERY_S = 10.0
+"""The least time between two looks whether all shards have dropped a topic: a LIST and a GET for each shard of it."""
 
 
 class TopicRemover:
-    """Raises `Unavailable`. Repeating a call is always safe."""
+    """Raises `Unavailable`, `Corrupt`. Repeating a call is always safe."""
 
-    def __init__(self, store: ObjectStore, catalog: Catalog, clock: Clock, grace_s: float) -> None:
+    def __init__(self, store: ObjectStore, journal: Journal, catalog: Catalog, runtime: Runtime) -> None:
         self._store = store
+        self._journal = journal
         self._catalog = catalog
-        self._clock = clock
-        self._grace_s = grace_s
-        self._seen_s: dict[str, float] = {}
+        self._runtime = runtime
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._look_at_s: dict[str, float] = {}
 
-    async def remove_deleted(self, leads: Callable[[int], bool]) -> bool:
-        """Delete some objects of deleted topics whose first partition is led here. Returns whether more can be deleted
-        immediately."""
+    async def drop_deleted(self, led: LedShard) -> None:
+        """Append a version without the topics that are gone. Costs no request unless the manifest or the topics have
+        changed since the last call."""
+        log = led.leader.partitions.log
+        manifest = log.known
+        if manifest is None and not any(led.shard in topic.shards for topic in self._catalog.removals()):
+            return
+        manifest = manifest or await log.latest()
+        seen = manifest.version, self._catalog.revision
+        if self._seen.get(led.shard) == seen:
+            return
+        if self._gone(manifest):
+            await self._journal.catch_up()
+            await self._drop(led, self._gone(manifest))
+        self._seen[led.shard] = seen
+
+    async def end_removals(self, leads: Callable[[int], bool]) -> None:
+        """Take the topics that no shard has any more, and whose first partition is led here, off the journal's list."""
         removals = [topic for topic in self._catalog.removals() if leads(topic.shards[0])]
-        now_s = self._clock.monotonic()
-        self._seen_s = {topic.topic_id: self._seen_s.get(topic.topic_id, now_s) for topic in removals}
+        now_s = self._runtime.clock.monotonic()
+        self._look_at_s = {topic.topic_id: self._look_at_s.get(topic.topic_id, now_s) for topic in removals}
         for topic in removals:
-            if now_s - self._seen_s[topic.topic_id] >= self._grace_s:
-                if not await self._remove_some(topic):
-                    return True
+            if now_s < self._look_at_s[topic.topic_id]:
+                continue
+            self._look_at_s[topic.topic_id] = now_s + LOOK_EVERY_S
+            if not await self._is_somewhere(topic):
                 await self._catalog.removed(topic)
+
+    async def _drop(self, led: LedShard, gone: Sequence[str]) -> None:
+        def drop(newest: ShardManifest) -> ManifestChange | None:
+            there = tuple(topic_id for topic_id in gone if topic_id in newest.topics)
+            return ManifestChange(ChangeKind.DELETE_TOPIC, dropped=there) if there else None
+
+        await led.apply(await led.leader.partitions.log.change(gone, drop))
+
+    async def _is_somewhere(self, topic: Topic) -> bool:
+        """Whether the manifest of a shard has the topic."""
+        for shard in sorted(set(topic.shards)):
+            if topic.topic_id in (await ShardLog(self._store, shard, self._runtime).latest()).topics:
+                return True
         return False
 
-    async def _remove_some(self, topic: Topic) -> bool:
-        """Returns whether no object is left."""
-        turns = asyncio.Semaphore(DELETES_AT_ONCE)
-
-        async def delete(key: str) -> None:
-            async with turns:
-                await self._store.delete(key)
-
-        page = await self._store.list(topic_prefix(topic.name, topic.topic_id), limit=OBJECTS_A_TURN)
-        await asyncio.gather(*(delete(info.key) for info in page))
-        return len(page) < OBJECTS_A_TURN
+    def _gone(self, manifest: ShardManifest) -> tuple[str, ...]:
+        return tuple(topic_id for topic_id in manifest.topics if self._catalog.with_id(topic_id) is None)

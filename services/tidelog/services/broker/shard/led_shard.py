@@ -14,8 +14,10 @@ from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
 from tidelog.storage.archive.archiver import Archiver
-from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.errors import Corrupt, RecordsLost, TidelogError
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.shard_values import ChangeKind
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class LedShard:
         self.leader = leader
         self.upkeep = upkeep
         self._archiver = archiver
+        self._one_pass = asyncio.Lock()
         self._releasing = False
         self._archived_once = False
         self._works: set[asyncio.Task[None]] = set()
@@ -36,9 +39,15 @@ class LedShard:
     def serving(self) -> bool:
         return not self._releasing and self.leader.down is None
 
+    @property
+    def manifest(self) -> ShardManifest | None:
+        """The newest version that passed through here; None before the first."""
+        return self.leader.partitions.manifest
+
     async def archive(self, end: int) -> None:
-        """Run one pass over the committed entries below `end` and apply its manifests. `damages` lists the damaged
-        objects that it finds. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
+        """Run one pass over the committed entries below `end` and apply its version. `damages` lists the damaged
+        objects that it finds. Raises `Unavailable`, `Conflict` (another archiver was faster), and `Corrupt` if the
+        newest manifest is damaged."""
         await self.while_it_lasts(self._archive(end))
 
     @property
@@ -57,16 +66,17 @@ class LedShard:
         return self._archiver.damage.look_again_at_s
 
     def faults(self) -> Sequence[Corrupt]:
-        """Why archiving has skipped something: damaged entries first, then partitions."""
+        """Why archiving has skipped something: damaged entries first, then topics and partitions."""
         damage = self._archiver.damage
-        entries = [lost.fault for lost in damage.entries.values()]
-        return entries + [stuck.fault for stuck in damage.partitions.values()]
+        found = (*damage.entries.values(), *damage.topics.values(), *damage.partitions.values())
+        return [each.fault for each in found]
 
     def fault_of(self, place: TopicPartition) -> Corrupt | None:
         """Why archiving may have skipped something of a partition."""
-        stuck = self._archiver.damage.partitions.get(place)
-        lost = next(iter(self._archiver.damage.entries.values()), None)
-        return lost.fault if lost else stuck.fault if stuck else None
+        damage = self._archiver.damage
+        lost = next(iter(damage.entries.values()), None)
+        found = lost or damage.topics.get(place.topic_id) or damage.partitions.get(place)
+        return found.fault if found else None
 
     def damages(self) -> Sequence[Damage]:
         damage = self._archiver.damage
@@ -76,7 +86,14 @@ class LedShard:
             Damage(entry.fault.name, entry.fault.reason, f"Its records cannot be read. {held}", self.shard)
             for entry in damage.entries.values()
         ]
-        return lost + [
+        topics = [
+            Damage(
+                *(stuck.fault.name, stuck.fault.reason, f"Nothing of the topic is archived. {held}"),
+                *(self.shard, stuck.topic),
+            )
+            for stuck in damage.topics.values()
+        ]
+        partitions = [
             Damage(
                 *(stuck.fault.name, stuck.fault.reason, f"Nothing of the partition is archived. {held}"),
                 *(self.shard, stuck.topic, stuck.place.partition),
@@ -84,6 +101,7 @@ class LedShard:
             for stuck in damage.partitions.values()
             if not (gaps_explained and isinstance(stuck.fault, RecordsLost))
         ]
+        return [*lost, *topics, *partitions]
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns their number. Raises `Unavailable`."""
@@ -92,18 +110,30 @@ class LedShard:
         return deleted
 
     async def _archive(self, end: int) -> None:
-        before = self.leader.extent.floor
-        try:
-            await self._archiver.run_once(end)
-        finally:  # manifests that were appended before a failure count as well
-            self._archived_once = True
-            floor = max(before, self._archiver.floor)
-            self.leader.archived(self._archiver.made, floor, self._archiver.position)
-            if self._archiver.damage.entries:
-                self.leader.keep_headers()
-            self.upkeep.archived(self._archiver.made)
-        if floor > before:  # by this pass, or by an earlier one whose answer was lost
-            await self.leader.partitions.refresh_behind(floor)
+        async with self._one_pass:
+            try:
+                report = await self._archiver.run_once(end)
+            except TidelogError:
+                await self._adopt()  # a version may have been appended before the failure, or by another worker
+                raise
+            if report:
+                topics = report.manifest.topics
+                added = [(topics[topic_id].name, segment) for topic_id, segment in report.segments.items()]
+                self.leader.measurements.wrote(ChangeKind.ARCHIVE, added)
+            await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Apply the newest version that this process knows, and what the archiver has found."""
+        self._archived_once = True
+        if self._archiver.damage.entries:
+            self.leader.keep_headers()
+        if manifest := self.leader.partitions.log.known:
+            await self.apply(manifest)
+
+    async def apply(self, manifest: ShardManifest) -> None:
+        """Switch to a version of the shard's manifest, unless a newer one passed through before."""
+        await self.leader.archived(manifest, self._archiver.position)
+        self.upkeep.adopt(manifest)
 
     async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
         """Run `work`, and cancel it when the shard is released, which is no error for the caller."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.wal_extent import WalExtent
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.storage.errors import Denied, Fenced, TidelogError, Unavailable
-from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.commit_retries import CommitRetries
 from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex
@@ -127,6 +127,10 @@ class ShardLeader:
         return self._failure
 
     @property
+    def measurements(self) -> Measurements:
+        return self._resources.measurements
+
+    @property
     def retries(self) -> CommitRetries:
         return self._writer.retries
 
@@ -217,10 +221,8 @@ class ShardLeader:
         """Entries were lost: write their headers to the index now, so that the next leader knows what they held."""
         self._keeper.flush()
 
-    def archived(self, manifests: Sequence[Manifest], floor: int, archived_to: int) -> None:
-        """Adopt the manifests that this broker's archiver appended, and the higher floor (`WalExtent.cut`)."""
-        for manifest in manifests:
-            self.partitions.measurements.manifest_appended(manifest)
-        self.partitions.apply_manifests(manifests)
-        self.extent.cut(floor, archived_to)
-        self._keeper.floor_moved(floor)
+    async def archived(self, manifest: ShardManifest, archived_to: int) -> None:
+        """Switch to a version of the manifest, and drop what it makes unnecessary (`WalExtent.cut`)."""
+        await self.partitions.apply(manifest)
+        self.extent.cut(manifest.floor.number, archived_to)
+        self._keeper.floor_moved(self.extent.floor)

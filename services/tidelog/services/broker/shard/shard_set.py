@@ -95,6 +95,10 @@ class ShardSet:
         """By shard. Alone, shards that were fenced or failed are included."""
         return tuple(self._led[shard] for shard in sorted(self._led))
 
+    def debt_bytes(self) -> int:
+        """Stored bytes of the WAL entries of led shards that are not archived."""
+        return sum(led.leader.extent.bytes for led in self._led.values())
+
     def leads(self, shard: int) -> bool:
         """Whether this broker accepts requests for `shard`."""
         return shard in self._led and self._led[shard].serving

@@ -1,122 +1,86 @@
-"""Schedules and runs the upkeep of the partitions of one shard, for its leader.
+"""Schedules and runs the upkeep of the topics of one shard, for its leader.
 
-The manifests that the archiver and upkeep append say when a partition is due next, so an idle shard costs no request.
-For a partition without such a manifest since the shard was opened, or whose topic's settings changed, the due time is
-unknown until its manifest is read (`read_unknown`). That costs a request unless the partition is loaded, so callers do
+Each version of the shard's manifest passes through here (`adopt`). It says when a topic that it changed is due next, so
+an idle shard costs no request. If the list of such a topic was not read, or the topic has not been looked at since the
+shard was opened, its due time is unknown until its list is read (`read_unknown`). That costs a request, so callers do
 it seldom.
+
+Steps of different topics may run side by side; each topic has one at a time. Garbage and old versions belong to the
+whole shard (`collect`).
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic, upkeep_rules
 from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
+from tidelog.services.broker.shard.upkeep_schedule import UpkeepSchedule
 from tidelog.services.broker.telemetry.damages import Damages
+from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.runtime import Clock
+from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.record_deletion import delete_records
-from tidelog.storage.upkeep.task import Place
-from tidelog.storage.upkeep.upkeep import Upkeep
+from tidelog.storage.upkeep.task import TopicInShard
+from tidelog.storage.upkeep.upkeep import Step, Upkeep
 
 PAUSE_AFTER_ERROR_MS = 60_000
-"""The next try of a partition whose upkeep failed or whose manifest is damaged comes so much later."""
-
-
-class UpkeepSchedule:
-    """A queue of due times in ms since 1970 UTC, and the partitions whose due time is unknown. A partition takes some
-    hundred bytes, so a broker can keep thousands whose manifests it does not hold."""
-
-    def __init__(self) -> None:
-        self._due_at_ms: dict[TopicPartition, int] = {}
-        self._queue: list[tuple[int, TopicPartition]] = []
-        self._unknown: dict[TopicPartition, None] = {}
-
-    def __len__(self) -> int:
-        """How many partitions are unknown or have a due time."""
-        return len(self._unknown) + len(self._due_at_ms)
-
-    @property
-    def queued(self) -> int:
-        """Entries in the queue, outdated ones included."""
-        return len(self._queue)
-
-    def set(self, topic_partition: TopicPartition, due_at_ms: int | None) -> None:
-        """`due_at_ms` None: not due before its next manifest version."""
-        self.forget(topic_partition)
-        if due_at_ms is not None:
-            self._due_at_ms[topic_partition] = due_at_ms
-            heapq.heappush(self._queue, (due_at_ms, topic_partition))
-            self._compact()
-
-    def set_unknown(self, topic_partition: TopicPartition) -> None:
-        """Its due time is not known any more."""
-        self._due_at_ms.pop(topic_partition, None)
-        self._unknown[topic_partition] = None
-
-    def forget(self, topic_partition: TopicPartition) -> None:
-        self._due_at_ms.pop(topic_partition, None)
-        self._unknown.pop(topic_partition, None)
-
-    def unknown(self) -> TopicPartition | None:
-        """The partition that has been unknown for the longest time."""
-        return next(iter(self._unknown), None)
-
-    def first(self) -> tuple[int, TopicPartition] | None:
-        """The earliest due time and its partition."""
-        while self._queue and self._due_at_ms.get(self._queue[0][1]) != self._queue[0][0]:
-            heapq.heappop(self._queue)  # outdated
-        return self._queue[0] if self._queue else None
-
-    def _compact(self) -> None:
-        """Drop outdated entries before they outnumber the others."""
-        if len(self._queue) > 2 * len(self._due_at_ms) + 16:
-            self._queue = [(due_at_ms, place) for place, due_at_ms in self._due_at_ms.items()]
-            heapq.heapify(self._queue)
+"""The next try of a topic whose upkeep failed or whose list is damaged comes so much later."""
 
 
 class ShardUpkeep:
-    """`upkeep` None: another process does the upkeep, and nothing is due here."""
+    """`work` None: another process does the upkeep, and nothing is due here."""
 
     def __init__(
         self,
-        store: ObjectStore,
-        catalog: Catalog,
         partitions: ShardPartitions,
-        upkeep: Upkeep | None,
+        catalog: Catalog,
+        work: tuple[Upkeep, Collector] | None,
+        measurements: Measurements,
         clock: Clock,
         damages: Damages,
     ) -> None:
-        self._store = store
-        self._catalog = catalog
+        self.shard = partitions.wal.shard
         self._partitions = partitions
-        self._upkeep = upkeep
+        self._log = partitions.log
+        self._catalog = catalog
+        self._upkeep, self._collector = work or (None, None)
+        self._measurements = measurements
         self._clock = clock
         self._damages = damages
         self._schedule = UpkeepSchedule()
-        self._unscheduled: dict[TopicPartition, Manifest] = {}
-        self._stepped: tuple[TopicPartition, ManifestLog] | None = None
-        self._versions: dict[TopicPartition, int] = {}
+        self._unscheduled: dict[str, None] = {}
+        self._manifest: ShardManifest | None = None
+        self._collect_at_ms: int | None = None
         self._topics: dict[str, Topic] = {}
         self._revision = -1
 
-    def archived(self, manifests: Sequence[Manifest]) -> None:
-        if self._upkeep is not None:
-            self._unscheduled.update((manifest.topic_partition, manifest) for manifest in manifests)
+    def adopt(self, manifest: ShardManifest) -> None:
+        """Note `manifest`, unless a newer version passed through before."""
+        before = self._manifest
+        if self._upkeep is None or self._collector is None or (before and before.version >= manifest.version):
+            return
+        self._manifest = manifest
+        self._collect_at_ms = self._collector.due_at_ms(manifest, self._clock.now_ms())
+        known = before.topics if before else {}
+        for topic_id, topic in manifest.topics.items():
+            if _differs(known.get(topic_id), topic):
+                self._unscheduled[topic_id] = None
+        for topic_id in known.keys() - manifest.topics.keys():
+            self._forget(topic_id)
 
     def schedule_some(self, count: int) -> bool:
-        """Compute the due times of at most `count` partitions with new manifests. Returns whether more are left. One
-        takes tens of microseconds, and a pass of the archiver may append thousands."""
+        """Compute the due times of at most `count` topics that a version changed. Returns whether more are left. One
+        takes tens of microseconds, and a pass of the archiver may change thousands."""
         while self._unscheduled and count > 0:
-            _, manifest = self._unscheduled.popitem()
-            self._schedule_by(manifest)
+            topic_id, _ = self._unscheduled.popitem()
+            self._schedule_by_manifest(topic_id)
             count -= 1
         return bool(self._unscheduled)
 
@@ -125,132 +89,155 @@ class ShardUpkeep:
         first = self._schedule.first()
         return first[0] if first and first[0] <= self._clock.now_ms() else None
 
+    @property
+    def collecting_is_due(self) -> bool:
+        return self._collect_at_ms is not None and self._collect_at_ms <= self._clock.now_ms()
+
     def follow_topics(self) -> None:
-        """Adopt the changes of the catalog: new partitions, changed settings, deleted topics."""
+        """Adopt the changes of the catalog: changed settings, deleted topics."""
         if self._upkeep is None or self._revision == self._catalog.revision:
             return
         self._revision = self._catalog.revision
-        topics = {topic.topic_id: topic for topic in self._catalog.list_topics()}
+        topics = {topic.topic_id: topic for topic in self._catalog.list_topics() if self.shard in topic.shards}
         for topic_id in self._topics.keys() - topics.keys():
-            for place in self._here(self._topics[topic_id]):
-                self._forget(place)
+            self._forget(topic_id)
         for topic_id, topic in topics.items():
-            if (known := self._topics.get(topic_id)) is not topic:
-                self._follow(known, topic)
+            known = self._topics.get(topic_id)
+            if known is None or known.config != topic.config:
+                self._unscheduled[topic_id] = None
         self._topics = topics
 
     def reschedule_all(self) -> None:
         """Compute all due times again, because the wall clock was set."""
-        for topic in self._topics.values():
-            self._reschedule(self._here(topic))
-
-    def _follow(self, known: Topic | None, topic: Topic) -> None:
-        """`topic` is new here, or has changed since it was `known`."""
-        known_here = set(self._here(known)) if known and known.config == topic.config else set()
-        created_here = known is None and self._partitions.was_created_here(topic)
-        if not created_here:
-            self._reschedule(place for place in self._here(topic) if place not in known_here)
-
-    def _reschedule(self, places: Iterable[TopicPartition]) -> None:
-        """By the manifest if the partition is loaded; otherwise its manifest has to be read."""
-        for place in places:
-            if state := self._partitions.loaded(place):
-                self._unscheduled[place] = state.manifest
-            else:
-                self._schedule.set_unknown(place)
-
-    def _here(self, topic: Topic) -> Iterable[TopicPartition]:
-        shard = self._partitions.wal.shard
-        return (topic.partition(number) for number, lives_in in enumerate(topic.shards) if lives_in == shard)
+        self._unscheduled.update(dict.fromkeys(self._topics))
+        if self._manifest and self._collector:
+            self._collect_at_ms = self._collector.due_at_ms(self._manifest, self._clock.now_ms())
 
     @property
     def has_unknown(self) -> bool:
-        return self._schedule.unknown() is not None
+        """Whether a request has to be made to learn when upkeep is due."""
+        return self._upkeep is not None and (self._manifest is None or self._schedule.unknown() is not None)
 
     async def read_unknown(self) -> None:
-        """Read the manifest of one partition whose due time is unknown: a LIST and a GET. Raises `Unavailable`."""
-        place = self._schedule.unknown()
-        topic = self._catalog.with_id(place.topic_id) if place else None
-        if place is None:
+        """Read the manifest of the shard, or the list of one topic whose due time is unknown. Raises `Unavailable`,
+        and `Corrupt` if the manifest is damaged."""
+        if self._manifest is None:
+            await self._apply(self._log.known or await self._log.latest())
             return
-        if topic is None:
-            self._forget(place)
+        topic_id = self._schedule.unknown()
+        if topic_id is None:
+            return
+        self._schedule.forget(topic_id)
+        if (topic := self._catalog.with_id(topic_id)) is None:
             return
         try:
-            manifest = await self._log(topic, place).latest()
+            manifest = await self._log.with_lists(await self._log.newest(), [topic_id])
         except Corrupt as fault:
-            self._set_damaged(topic, place, fault)
+            self._set_damaged(topic, fault)
             return
-        self._partitions.measurements.cold.manifest_read(manifest)
-        self._schedule_by(manifest)
+        self.adopt(manifest)
+        self._schedule_by(topic, manifest)
 
-    async def step(self) -> None:
-        """One step of upkeep for the partition that is due first. Raises `Conflict`, `Unavailable`."""
-        first = self._schedule.first()
-        if self._upkeep is None or first is None:
+    def take_due(self) -> str | None:
+        """The topic that is due first, for a `step` now; None if none is due. Until that has ended, the topic counts as
+        due a minute later."""
+        if self.due_since_ms() is None or (first := self._schedule.first()) is None:
+            return None
+        self._schedule.set(first[1], self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
+        return first[1]
+
+    async def step(self, topic_id: str) -> None:
+        """One step of upkeep for a topic; one at a time. Raises `Conflict`, `Unavailable`."""
+        topic = self._catalog.with_id(topic_id)
+        if self._upkeep is None or topic is None:
+            self._forget(topic_id)
             return
-        place = first[1]
-        topic = self._catalog.with_id(place.topic_id)
-        if topic is None:
-            self._forget(place)
-            return
-        self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
-        log = self._log_of_step(topic, place)
         try:
-            step = await self._upkeep.step(Place(topic.name, place), log, upkeep_rules(topic.config))
+            step = await self._upkeep.step(self._place(topic), self._log, upkeep_rules(topic.config))
         except Corrupt as fault:
-            self._set_damaged(topic, place, fault)
+            self._set_damaged(topic, fault)
             return
-        self._damages.replace(_finder(place), ())
-        self._stepped = (place, log) if step.appended else None
-        if step.appended:
-            self._partitions.measurements.manifest_appended(step.manifest)
-        self._apply(step.manifest)
-        if step.manifest.version == self._versions.get(place):  # otherwise the archiver has appended a newer one
-            self._schedule.set(place, step.due_at_ms)
+        self._damages.replace(self._finder(topic_id), ())
+        await self._stepped(topic_id, step)
+
+    async def collect(self) -> None:
+        """Delete garbage and old versions that are ripe. Raises `Conflict`, `Unavailable`."""
+        if self._collector is None:
+            return
+        self._collect_at_ms = self._clock.now_ms() + PAUSE_AFTER_ERROR_MS
+        finder = f"collection of garbage of shard {self.shard}"
+        try:
+            appended = await self._collector.run(self._log)
+        except Corrupt as fault:
+            effect = f"Some garbage of shard {self.shard} is not deleted"
+            self._damages.replace(finder, [Damage(fault.name, fault.reason, effect, self.shard)])
+            return
+        self._damages.replace(finder, ())
+        if appended:
+            await self._apply(appended)
+        if self._manifest:
+            self._collect_at_ms = self._collector.due_at_ms(self._manifest, self._clock.now_ms())
 
     async def delete_records(self, topic: Topic, number: int, before_offset: int) -> None:
-        """Set the log start of a partition to `before_offset`, which is cold. Raises `Conflict`, `Unavailable`."""
-        self._apply(await delete_records(self._log(topic, topic.partition(number)), before_offset))
+        """Set the log start of a partition to `before_offset`, which is cold. Raises `Conflict`, `Unavailable`,
+        `Corrupt`."""
+        await self._apply(await delete_records(self._log, self._place(topic), number, before_offset))
 
-    def _apply(self, manifest: Manifest) -> None:
-        state = self._partitions.loaded(manifest.topic_partition)
-        if state and manifest.cold_end > state.high_watermark:
-            return  # another broker leads the shard and has archived records that this one does not know
-        self._partitions.apply_manifests((manifest,))
-        self._schedule_by(manifest)
+    async def _stepped(self, topic_id: str, step: Step) -> None:
+        if step.appended and (change := step.manifest.change):
+            added = [(changed.name, segment) for changed in change.topics.values() for segment in changed.added]
+            self._measurements.wrote(change.kind, added)
+        await self._apply(step.manifest)
+        if not _differs(self._state_of(topic_id), step.manifest.topics.get(topic_id)):
+            self._unscheduled.pop(topic_id, None)
+            self._schedule.set(topic_id, step.due_at_ms)
 
-    def _schedule_by(self, manifest: Manifest) -> None:
-        """Compute when its partition is due, unless a newer version passed through while this one was read."""
-        place = manifest.topic_partition
-        topic = self._catalog.with_id(place.topic_id)
-        if self._upkeep is None or topic is None:
-            self._forget(place)
-        elif manifest.version >= self._versions.get(place, -1):
-            self._versions[place] = manifest.version
-            self._schedule.set(place, self._upkeep.due_at_ms(manifest, upkeep_rules(topic.config)))
+    async def _apply(self, manifest: ShardManifest) -> None:
+        await self._partitions.apply(manifest)
+        self.adopt(manifest)
 
-    def _set_damaged(self, topic: Topic, place: TopicPartition, fault: Corrupt) -> None:
-        """Upkeep found a damaged object: retry the partition later, and continue with the others."""
-        self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
-        where = (self._partitions.wal.shard, topic.name, place.partition)
-        self._damages.replace(_finder(place), [Damage(fault.name, fault.reason, "Upkeep skips the partition", *where)])
+    def _state_of(self, topic_id: str) -> TopicState | None:
+        return self._manifest.topics.get(topic_id) if self._manifest else None
 
-    def _forget(self, place: TopicPartition) -> None:
-        self._damages.forget(_finder(place))
-        self._schedule.forget(place)
-        self._unscheduled.pop(place, None)
-        self._versions.pop(place, None)
+    def _schedule_by_manifest(self, topic_id: str) -> None:
+        """By the newest version, if it has the topic's list."""
+        topic, state = self._catalog.with_id(topic_id), self._state_of(topic_id)
+        if topic is None or state is None:
+            self._forget(topic_id)
+        elif state.base is None:
+            self._schedule.set_unknown(topic_id)
+        elif self._manifest:
+            self._schedule_by(topic, self._manifest)
 
-    def _log_of_step(self, topic: Topic, place: TopicPartition) -> ManifestLog:
-        """The log of the last step if that was for the same partition, because a long list of segments is slow to
-        read."""
-        stepped, self._stepped = self._stepped, None
-        return stepped[1] if stepped and stepped[0] == place else self._log(topic, place)
+    def _schedule_by(self, topic: Topic, manifest: ShardManifest) -> None:
+        if self._upkeep is not None and topic.topic_id in manifest.topics:
+            in_shard = TopicInShard(self._place(topic), manifest)
+            self._schedule.set(topic.topic_id, self._upkeep.due_at_ms(in_shard, upkeep_rules(topic.config)))
 
-    def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:
-        return ManifestLog(self._store, topic.name, place, self._clock)
+    def _set_damaged(self, topic: Topic, fault: Corrupt) -> None:
+        """Upkeep found a damaged object: retry the topic later, and continue with the others."""
+        self._schedule.set(topic.topic_id, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
+        damage = Damage(fault.name, fault.reason, "Upkeep skips the topic", self.shard, topic.name)
+        self._damages.replace(self._finder(topic.topic_id), [damage])
+
+    def _forget(self, topic_id: str) -> None:
+        self._damages.forget(self._finder(topic_id))
+        self._schedule.forget(topic_id)
+        self._unscheduled.pop(topic_id, None)
+
+    def _finder(self, topic_id: str) -> str:
+        return f"upkeep of {topic_id} in shard {self.shard}"
+
+    def _place(self, topic: Topic) -> SegmentPlace:
+        return SegmentPlace(topic.name, topic.topic_id, self.shard)
 
 
-def _finder(place: TopicPartition) -> str:
-    return f"upkeep of {place.topic_id}/{place.partition}"
+def _differs(known: TopicState | None, topic: TopicState | None) -> bool:
+    """Whether a version changed the topic. Lists that were read or not make no difference."""
+    if known is None or topic is None:
+        return known is not topic
+    return known is not topic and _facts(known) != _facts(topic)
+
+
+def _facts(topic: TopicState) -> Iterable[object]:
+    return topic.stored, topic.next_run, topic.removed, topic.added, topic.partitions

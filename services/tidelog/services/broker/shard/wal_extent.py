@@ -31,6 +31,7 @@ class WalExtent:
     def __init__(self) -> None:
         self._entries: deque[_Entry] = deque()
         self._passed: deque[_Entry] = deque()
+        self._entries_of: Counter[str] = Counter()
         self.floor = 0
         self.archived_to = 0
         self.bytes = 0
@@ -39,6 +40,11 @@ class WalExtent:
     def __len__(self) -> int:
         """How many entries are not archived yet."""
         return len(self._entries)
+
+    @property
+    def topics(self) -> int:
+        """How many topics have records that are not archived yet."""
+        return len(self._entries_of)
 
     @property
     def oldest_at_ms(self) -> int | None:
@@ -52,7 +58,9 @@ class WalExtent:
             self.add(entry.header, entry.size_bytes)
 
     def add(self, header: WalHeader, size_bytes: int) -> None:
-        self._entries.append(_Entry(header.seq, size_bytes, header.written_at_ms, _shares(header, size_bytes)))
+        entry = _Entry(header.seq, size_bytes, header.written_at_ms, _shares(header, size_bytes))
+        self._entries.append(entry)
+        self._entries_of.update(topic_id for topic_id, _ in entry.shares)
         self.bytes += size_bytes
 
     def cut(self, floor: int, archived_to: int = 0) -> None:
@@ -62,6 +70,7 @@ class WalExtent:
         while self._entries and self._entries[0].seq < self.archived_to:
             entry = self._entries.popleft()
             self._passed.append(entry)
+            self._forget_topics(entry)
             self.bytes -= entry.size_bytes
             self.passed_bytes += entry.size_bytes
 
@@ -85,6 +94,12 @@ class WalExtent:
             for topic_id, _ in entry.shares:
                 oldest.setdefault(topic_id, entry.written_at_ms)
         return oldest
+
+    def _forget_topics(self, entry: _Entry) -> None:
+        for topic_id, _ in entry.shares:
+            self._entries_of[topic_id] -= 1
+            if not self._entries_of[topic_id]:
+                del self._entries_of[topic_id]
 
 
 def _summed(entries: deque[_Entry]) -> Mapping[str, int]:

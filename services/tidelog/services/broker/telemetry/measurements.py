@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
-from tidelog.services.broker.telemetry.cold_ledger import ColdLedger, added_segments
+from tidelog.services.broker.telemetry.brake_figures import BrakeFigures
 from tidelog.services.broker.telemetry.group_figures import GroupFigures
 from tidelog.storage.bucket.sweep_report import Stray, SweepReport
-from tidelog.storage.layout import parse_segment_key
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.stores.counting import Usage
 
 ACK_SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -101,6 +100,7 @@ class BrokerMeasurements:
     hedges: int = 0
     cluster: ClusterCounts = ClusterCounts()
     archives: Mapping[str, TopicArchive] = field(default_factory=dict)
+    brake: BrakeFigures = BrakeFigures()
     sweeps: SweepCounts = field(default_factory=SweepCounts)
     groups: GroupFigures = field(default_factory=GroupFigures)
 
@@ -109,7 +109,6 @@ class BrokerMeasurements:
 class Measurements:
     """The running counts. Topics beyond `TOPICS_MAX` are counted together as `OTHER_TOPICS`."""
 
-    cold: ColdLedger = field(default_factory=ColdLedger)
     _ack_counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_SECONDS_BOUNDS) + 1))
     _ack_total_s: float = 0.0
     _topics: dict[str, TopicCounts] = field(default_factory=dict)
@@ -141,13 +140,12 @@ class Measurements:
         """A fetch read from the bucket."""
         self._counts(topic).cold_gets += 1
 
-    def manifest_appended(self, manifest: Manifest) -> None:
-        """This broker appended `manifest`: count the bytes that it wrote, by the reason."""
-        added = added_segments(manifest)
-        column = _WRITTEN_FOR.get(manifest.change.kind) if manifest.change else None
-        if added and column:
-            counts = self._counts(parse_segment_key(added[0].key).topic)
-            setattr(counts, column, getattr(counts, column) + sum(segment.size_bytes for segment in added))
+    def wrote(self, kind: ChangeKind, segments: Iterable[tuple[str, TopicSegment]]) -> None:
+        """This broker wrote `segments`, each with the name of its topic, and appended a version that lists them."""
+        if column := _WRITTEN_FOR.get(kind):
+            for topic, segment in segments:
+                counts = self._counts(topic)
+                setattr(counts, column, getattr(counts, column) + segment.size_bytes)
 
     def acked(self, seconds: float) -> None:
         self._ack_counts[bisect_left(ACK_SECONDS_BOUNDS, seconds)] += 1

@@ -20,6 +20,7 @@ from tidelog.services.broker.shard.idempotence import RememberedBatch
 from tidelog.services.broker.shard.partition_state import Outcome, PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, TidelogError, Unavailable
 from tidelog.storage.wal.wal_entry import ProducerMark
@@ -45,6 +46,7 @@ class ProducePath:
         shards: ShardSet,
         budget: BufferBudget,
         reader: PartitionReader,
+        brake: DebtBrake,
         *,
         commit_timeout_s: float,
         acks1_loss_max_s: float,
@@ -52,11 +54,13 @@ class ProducePath:
         self._shards = shards
         self._budget = budget
         self._reader = reader
+        self._brake = brake
         self._commit_timeout_s = commit_timeout_s
         self._acks1_loss_max_s = acks1_loss_max_s
 
     async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
         """Append `shares` and answer as `options.acks` says. Raises like `api.Broker.produce`."""
+        await self._brake.delay()
         await self._load(topic, shares)
         targets = [await self._target(topic, share) for share in shares]
         for target in targets:
@@ -130,6 +134,7 @@ class ProducePath:
 
     def _append_all(self, targets: Sequence[_Target], options: ProduceOptions) -> list[tuple[_Target, Append, Outcome]]:
         """All shares, or none if it raises `Overloaded`. Must not await."""
+        self._brake.check()
         held_bytes = sum(_held_bytes(target.share) for target in targets)
         self._budget.reserve(held_bytes)
         return [self._append(target, options) for target in targets]

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
+from tidelog.services.broker.telemetry.brake_figures import BrakeFigures
 from tidelog.services.broker.telemetry.measurements import SweepCounts
 from tidelog.storage.bucket.sweep_report import Reason
 
@@ -75,6 +76,21 @@ def archive_metrics(archives: Mapping[str, TopicArchive], topics: Mapping[str, T
         for work, total in _WORKS:
             written.add_metric([topic, work], total(counts))
     yield written
+
+
+def brake_metrics(figures: BrakeFigures) -> Iterator[Metric]:
+    """What is not archived, and how producers are slowed because of it."""
+    yield GaugeMetricFamily(
+        "tidelog_unarchived_bytes", "Bytes of WAL entries of led shards that are not archived yet", figures.debt_bytes
+    )
+    yield GaugeMetricFamily("tidelog_unarchived_bytes_max", "archiver.debt.max.bytes", figures.bytes_max)
+    yield GaugeMetricFamily(
+        "tidelog_produce_brake", "0 while produces are not slowed, 1 while they are refused", figures.pressure
+    )
+    yield CounterMetricFamily("tidelog_produces_delayed", "Produces that waited for the archiver", figures.delayed)
+    yield CounterMetricFamily(
+        "tidelog_produces_refused", "Produces refused because too much is not archived", figures.refused
+    )
 
 
 def sweep_metrics(counts: SweepCounts) -> Iterator[Metric]:

@@ -20,7 +20,7 @@ from tidelog.services.broker.api.request_context import BROKER_ITSELF
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
 from tidelog.services.broker.telemetry.request_shares import topic_requests
 from tidelog.services.doors.front_door import ServedBroker
-from tidelog.services.http.metrics.archive_metrics import archive_metrics, sweep_metrics
+from tidelog.services.http.metrics.archive_metrics import archive_metrics, brake_metrics, sweep_metrics
 from tidelog.services.http.metrics.group_metrics import group_metrics
 from tidelog.storage.stores.counting import Usage
 
@@ -35,6 +35,7 @@ class BrokerCollector(Collector):
         measured = self._broker.measurements()
         yield from _topic_metrics(measured)
         yield from archive_metrics(measured.archives, measured.topics)
+        yield from brake_metrics(measured.brake)
         yield from sweep_metrics(measured.sweeps)
         yield from _store_metrics(measured.usage)
         yield CounterMetricFamily("tidelog_store_hedges", "Requests repeated beside a slow one", measured.hedges)
