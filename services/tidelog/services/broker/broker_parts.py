@@ -16,10 +16,10 @@ from tidelog.services.broker.groups.group_stores import GroupStores
 from tidelog.services.broker.groups.local_groups import GroupParts
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.shard_leader import SharedResources
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.damages import Damages
-from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.object_store import ObjectStore

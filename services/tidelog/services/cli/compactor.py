@@ -65,7 +65,7 @@ def compactor(
     log_ignored(loaded.service_links)
     options = CompactorOptions(tuple(topic or ()), interval_s, once, alive_file)
     totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))
-    complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions skipped")
+    complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} topics skipped")
     if once and totals.failures:
         raise typer.Exit(DAMAGED if totals.damaged else UNAVAILABLE)
 
@@ -75,10 +75,11 @@ def _print_json(appended: Appended) -> None:
 
 
 def _print_text(appended: Appended) -> None:
+    where = f"{appended.topic}, shard {appended.shard}" if appended.topic else f"shard {appended.shard}"
+    what = "segments" if appended.topic else "objects"
     _print(
-        f"{appended.topic}/{appended.partition}  version {appended.version}  {appended.change}: "
-        f"{appended.removed} segments gone, {appended.added} new; now {appended.segments}, "
-        f"{size_text(appended.size_bytes)}"
+        f"{where}  version {appended.version}  {appended.change}: {appended.removed} {what} gone, "
+        f"{appended.added} new; now {appended.segments} segments, {size_text(appended.size_bytes)}"
     )
 
 

@@ -14,10 +14,11 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tidelog.coordinator.journal import Journal
-from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
+from tidelog.services.runtime.opening import build_collector, build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.alive_file import kept_alive
 from tidelog.services.workers.compactor import Appended, Compactor, RoundReport
@@ -70,7 +71,8 @@ async def run_compactor(
     runtime = Runtime()
     async with contextlib.aclosing(RetryingObjectStore(open_named_store(settings, runtime), runtime)) as store:
         upkeep = build_upkeep(settings, store, runtime)
-        compactor = Compactor(store, Journal(store, runtime), upkeep, runtime, options.topics)
+        new_collector = partial(build_collector, settings, store, runtime)
+        compactor = Compactor(store, Journal(store, runtime), upkeep, new_collector, runtime, options.topics)
         await compactor.open()
         _log.info("tending", extra={"fields": {"store": store.url, "topics": list(options.topics) or "all"}})
         rounds = _Rounds(compactor, options, runtime, on_version)

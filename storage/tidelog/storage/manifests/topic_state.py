@@ -96,6 +96,10 @@ class TopicState:
         """How much a list would store: segments and states; needs `base`."""
         return len(self.segments) + len(self.all_partitions)
 
+    def changed_since(self, known: TopicState | None) -> bool:
+        """Whether a version changed the topic since it was `known`. Lists that were read or not make no difference."""
+        return known is None or (known is not self and known._facts != self._facts)
+
     def with_segments(self, segments: SegmentList) -> TopicState:
         """The same topic with `segments`, which were made of this state's."""
         return replace(self, removed=segments.removed, added=segments.added)
@@ -107,6 +111,10 @@ class TopicState:
     def listed(self, stored: ListRef, base: TopicBase) -> TopicState:
         """The same topic with `base` as its list, and no differences."""
         return TopicState(self.name, self.next_run, stored, base, totals=self.totals)
+
+    @property
+    def _facts(self) -> tuple[object, ...]:
+        return self.stored, self.next_run, self.removed, self.added, self.partitions
 
     @property
     def _base(self) -> TopicBase:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from tidelog.storage.layout import GROUPS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX
+from tidelog.storage.layout import GROUPS_PREFIX, MANIFESTS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, StoredObject
 from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
@@ -40,7 +40,7 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Purpose:
     """The kind of object that a request was for, and its topic. `topic` is None where several topics share the object,
-    as in a WAL entry."""
+    as in a WAL entry or a shard's manifest."""
 
     kind: Kind
     topic: str | None = None
@@ -164,7 +164,8 @@ def purpose_of(key: str) -> Purpose:
         return Purpose(Kind.META)
     if key.startswith(GROUPS_PREFIX):
         return Purpose(Kind.GROUPS)
+    if key.startswith(MANIFESTS_PREFIX):
+        return Purpose(Kind.MANIFEST)
     if not key.startswith(TOPICS_PREFIX):
         return OTHER
-    topic, _, rest = key.removeprefix(TOPICS_PREFIX).partition("/")
-    return Purpose(Kind.MANIFEST if "/_manifest/" in rest else Kind.SEGMENT, topic or None)
+    return Purpose(Kind.SEGMENT, key.removeprefix(TOPICS_PREFIX).partition("/")[0] or None)

@@ -1,8 +1,8 @@
 """delete-records at the leader: sets the log start of a partition.
 
 Only the shard's manifest can store the log start, so the records below it must be cold. If records beyond the cold end
-are to be deleted, the shard is archived first. Their WAL entries are deleted after the grace, like all others (inv. 6). If damage
-prevents archiving, the answer is `Corrupt`.
+are to be deleted, the shard is archived first. Their WAL entries are deleted after the grace, like all others (inv. 6).
+If damage prevents archiving, the answer is `Corrupt`.
 
 In a cluster the answer comes when no broker can give out the deleted records any more (`leadership_proof`).
 """

@@ -96,7 +96,7 @@ class UpkeepLoop(BackgroundLoop):
 
     def _schedule_some(self) -> bool:
         """Whether more are left; other tasks run in between."""
-        return any([led.upkeep.schedule_some(SCHEDULED_AT_ONCE) for led in self._serving()])
+        return any(led.upkeep.schedule_some(SCHEDULED_AT_ONCE) for led in self._serving())
 
     def _begin_one(self) -> bool:
         """Begin a step for the shard that has been due longest, unless it has to wait. Returns whether one began."""

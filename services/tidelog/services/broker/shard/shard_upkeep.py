@@ -11,8 +11,6 @@ whole shard (`collect`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic, upkeep_rules
 from tidelog.services.broker.api.cluster import Damage
@@ -70,7 +68,7 @@ class ShardUpkeep:
         self._collect_at_ms = self._collector.due_at_ms(manifest, self._clock.now_ms())
         known = before.topics if before else {}
         for topic_id, topic in manifest.topics.items():
-            if _differs(known.get(topic_id), topic):
+            if topic.changed_since(known.get(topic_id)):
                 self._unscheduled[topic_id] = None
         for topic_id in known.keys() - manifest.topics.keys():
             self._forget(topic_id)
@@ -188,7 +186,8 @@ class ShardUpkeep:
             added = [(changed.name, segment) for changed in change.topics.values() for segment in changed.added]
             self._measurements.wrote(change.kind, added)
         await self._apply(step.manifest)
-        if not _differs(self._state_of(topic_id), step.manifest.topics.get(topic_id)):
+        state, seen = step.manifest.topics.get(topic_id), self._state_of(topic_id)
+        if state and not state.changed_since(seen):
             self._unscheduled.pop(topic_id, None)
             self._schedule.set(topic_id, step.due_at_ms)
 
@@ -230,14 +229,3 @@ class ShardUpkeep:
 
     def _place(self, topic: Topic) -> SegmentPlace:
         return SegmentPlace(topic.name, topic.topic_id, self.shard)
-
-
-def _differs(known: TopicState | None, topic: TopicState | None) -> bool:
-    """Whether a version changed the topic. Lists that were read or not make no difference."""
-    if known is None or topic is None:
-        return known is not topic
-    return known is not topic and _facts(known) != _facts(topic)
-
-
-def _facts(topic: TopicState) -> Iterable[object]:
-    return topic.stored, topic.next_run, topic.removed, topic.added, topic.partitions

@@ -100,7 +100,7 @@ class BrokerMeasurements:
     hedges: int = 0
     cluster: ClusterCounts = ClusterCounts()
     archives: Mapping[str, TopicArchive] = field(default_factory=dict)
-    brake: BrakeFigures = BrakeFigures()
+    brake: BrakeFigures = field(default_factory=BrakeFigures)
     sweeps: SweepCounts = field(default_factory=SweepCounts)
     groups: GroupFigures = field(default_factory=GroupFigures)
 

@@ -1,9 +1,9 @@
 """Divides the requests to the store among the topics.
 
-- A topic gets all requests on its own objects: its segments and manifests.
+- A topic gets all requests on its own objects: its segments.
 - The creates of WAL entries are divided by the bytes of each entry (`Measurements`).
-- All other requests on the WAL (the archiver's reads, deletions, the floor) are divided by the bytes that each topic
-  has written there.
+- All other requests on the WAL and on the manifests of shards (the archiver's reads, appends, deletions) are divided by
+  the bytes that each topic has written to the WAL.
 - The rest belongs to no topic: the journal, the epochs of leaders.
 
 So the shares of all topics and the rest add up to every request made.
@@ -23,7 +23,7 @@ from tidelog.storage.stores.wrapping import Verb
 def topic_requests(measured: BrokerMeasurements) -> tuple[Mapping[str, RequestCounts], RequestCounts]:
     """The requests by topic, and the rest. Pure."""
     own = _own_requests(measured.usage)
-    shared = replace(measured.usage.counts(kind=Kind.WAL), puts=0.0)
+    shared = replace(measured.usage.counts(kind=Kind.WAL), puts=0.0) + measured.usage.counts(kind=Kind.MANIFEST)
     wal_bytes = sum(counts.wal_bytes for counts in measured.topics.values())
     by_topic = {
         topic: own.get(topic, NO_REQUESTS)
@@ -37,7 +37,7 @@ def topic_requests(measured: BrokerMeasurements) -> tuple[Mapping[str, RequestCo
 
 
 def _own_requests(usage: Usage) -> Mapping[str, RequestCounts]:
-    """Requests on segments and manifests, by topic; one pass over all counts."""
+    """Requests on segments, by topic; one pass over all counts."""
     tallies: dict[str, dict[Verb, int]] = {}
     for (purpose, verb), tally in usage.tallies.items():
         if purpose.topic:

@@ -16,11 +16,11 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions, each_told, not_appended
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.append_buffer import APPEND_OVERHEAD_BYTES, Append, BufferBudget
+from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.idempotence import RememberedBatch
 from tidelog.services.broker.shard.partition_state import Outcome, PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, TidelogError, Unavailable
 from tidelog.storage.wal.wal_entry import ProducerMark
