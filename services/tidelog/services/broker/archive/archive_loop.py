@@ -20,6 +20,7 @@ written, so every topic below the end of the pass is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.api.cluster import Damage
@@ -85,7 +86,7 @@ class ArchiveLoop(BackgroundLoop):
         due = sorted(filter(self._is_due, self._shards.led_shards()), key=lambda led: -led.leader.extent.bytes)
         begun = due[: self._passes.at_once - len(self._passes)]
         for led in begun:
-            self._passes.begin(led.shard, lambda led=led: self._archive(led))
+            self._passes.begin(led.shard, partial(self._archive, led))
         return [led.shard for led in begun]
 
     async def all_ended(self) -> None:

@@ -68,8 +68,9 @@ class LedShard:
     def faults(self) -> Sequence[Corrupt]:
         """Why archiving has skipped something: damaged entries first, then topics and partitions."""
         damage = self._archiver.damage
-        found = (*damage.entries.values(), *damage.topics.values(), *damage.partitions.values())
-        return [each.fault for each in found]
+        entries = [lost.fault for lost in damage.entries.values()]
+        topics = [stuck.fault for stuck in damage.topics.values()]
+        return [*entries, *topics, *(stuck.fault for stuck in damage.partitions.values())]
 
     def fault_of(self, place: TopicPartition) -> Corrupt | None:
         """Why archiving may have skipped something of a partition."""

@@ -48,7 +48,8 @@ class ShardUpkeep:
         self._partitions = partitions
         self._log = partitions.log
         self._catalog = catalog
-        self._upkeep, self._collector = work or (None, None)
+        self._upkeep = work[0] if work else None
+        self._collector = work[1] if work else None
         self._measurements = measurements
         self._clock = clock
         self._damages = damages
