@@ -11,6 +11,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.broker.gated_store import GatedObjectStore
+from tests.broker.logs import partition_log
 from tests.broker.set_clock import SetClock
 
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -136,7 +137,7 @@ async def test_archiving_continues_by_itself_and_moves_the_floor(store: ObjectSt
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 50), ProduceOptions())
         await until(lambda: broker.status().shards[0].wal_bytes == 0)
-        log = await broker.partition_log(ANYBODY, "t", 0)
+        log = await partition_log(broker, "t", 0)
         assert (log.cold_end, log.high_watermark) == (50, 50)
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, FetchLimits(100, 1 << 20))) == list(range(50))
 
@@ -163,5 +164,5 @@ async def test_a_command_to_archive_waits_for_a_pass_that_is_under_way() -> None
         second = asyncio.create_task(broker.archive_now())
         gated.gate.set()
         await asyncio.gather(first, second)
-        log = await broker.partition_log(ANYBODY, "t", 0)
+        log = await partition_log(broker, "t", 0)
         assert log.cold_end == 5
