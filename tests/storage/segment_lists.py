@@ -18,7 +18,7 @@ from tidelog.storage.upkeep.task import TopicInShard
 TOPIC, TOPIC_ID, SHARD = "web", "0" * 32, 3
 PLACE = SegmentPlace(TOPIC, TOPIC_ID, SHARD)
 RAW_BYTES = 10
-"""Of a record."""
+"""Of a record of partition 0; one of partition *p* has p + 1 times as many."""
 
 TIMES_MS = st.integers(0, 60)
 SIZES_BYTES = st.integers(0, 20)
@@ -33,7 +33,6 @@ class Pass:
     max_timestamp_ms: int = 0
     size_bytes: int = 1
     raw_bytes: int = RAW_BYTES
-    "Of a record."
 
 
 def dense(passes: Sequence[Pass], log_starts: Mapping[int, int] | None = None, listed: int = 0) -> TopicState:
@@ -53,7 +52,7 @@ def _segment(run: int, made: Pass, ends: dict[int, int]) -> TopicSegment:
     for number, count in sorted(made.counts.items()):
         begin = ends.get(number, 0)
         ends[number] = begin + count
-        spans.append(SegmentSpan(number, begin, begin + count - 1, count, count * made.raw_bytes))
+        spans.append(SegmentSpan(number, begin, begin + count - 1, count, count * made.raw_bytes * (number + 1)))
     key = shard_segment_key(TOPIC, TOPIC_ID, SHARD, f"{run:032x}")
     times_ms = (min(0, made.max_timestamp_ms), made.max_timestamp_ms, 0)
     return TopicSegment(key, run, 0, made.size_bytes, f"{run:064x}", *times_ms, tuple(spans))

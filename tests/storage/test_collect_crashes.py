@@ -63,6 +63,8 @@ async def test_a_crash_between_any_two_requests_loses_nothing_and_the_next_run_f
             with pytest.raises(Crash):
                 await scene.worker(CrashingStore(store, survived, after=after)).see_wait_and_run()
             await scene.check()
+            left = await scene.versions()
+            assert left == list(range(left[0], left[-1] + 1)), "deleted in ascending order (`ShardLog`)"
             await scene.grow(1, [ChangeKind.ARCHIVE])
             await scene.check()
             await expect_all_collected(scene)

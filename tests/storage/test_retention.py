@@ -143,8 +143,8 @@ def test_a_segment_stays_whole_until_it_has_no_records_of_any_partition() -> Non
 
 
 def test_size_takes_spans_while_the_rest_has_enough_and_counts_a_partitions_share() -> None:
-    """A tenth of each segment's raw bytes is partition 0's."""
-    topic = dense([Pass({0: 1, 1: 9}, size_bytes=100)] * 3)
+    """A tenth of each segment's raw bytes is partition 0's, and two elevenths of the records."""
+    topic = dense([Pass({0: 2, 1: 9}, size_bytes=100)] * 3)
     assert not expires(topic, replace(FOR_EVER, retention_bytes=UNLIMITED), 0)
     starts = {
         kept: log_starts(after_expiry(topic, replace(FOR_EVER, retention_bytes=kept), 0))
@@ -153,9 +153,9 @@ def test_size_takes_spans_while_the_rest_has_enough_and_counts_a_partitions_shar
     assert starts[181] == {0: 0, 1: 0}
     assert starts[180] == starts[91] == {0: 0, 1: 9}
     assert starts[90] == starts[21] == {0: 0, 1: 18}
-    assert starts[20] == starts[11] == {0: 1, 1: 18}
-    assert starts[10] == {0: 2, 1: 18}
-    assert starts[0] == {0: 3, 1: 27}
+    assert starts[20] == starts[11] == {0: 2, 1: 18}
+    assert starts[10] == {0: 4, 1: 18}
+    assert starts[0] == {0: 6, 1: 27}
 
 
 def test_a_compacted_topic_loses_nothing_but_what_lies_below_its_log_starts() -> None:
