@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tests.storage.archive_scenes import ManualClock, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import WEB
@@ -9,6 +12,10 @@ from tests.storage.record_tables import WEB
 from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
 from tidelog.storage.bucket.sweep_report import Stray
 from tidelog.storage.layout import shard_segment_key
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_upload import EncodedSegment, ShardUpload
+from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -51,3 +58,19 @@ def sweep_of(
 
 async def swept(store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None) -> list[Stray]:
     return [stray async for stray in sweep_of(store, settings, topics).strays()]
+
+
+async def rewrite(scene: Scene, store: ObjectStore) -> None:
+    """Put the segment of a topic under another id, as a merge or a compaction does."""
+    log = ShardLog(store, 0, scene.runtime(seed=3))
+    manifest = await log.with_lists(await log.latest(), [WEB.topic_id])
+    (former,) = manifest.topics[WEB.topic_id].segments
+    key = former.key.replace(former.key.split("-")[-1], f"{'9a' * 16}.parquet")
+    body = (await store.get(former.key)).data
+    made = EncodedSegment(WEB.topic_id, replace(former, key=key, level=1), body)
+
+    def successor(latest: ShardManifest, added: Sequence[TopicSegment]) -> ManifestChange:
+        change = TopicChange("web", removed=(former.key,), added=tuple(added))
+        return ManifestChange(ChangeKind.MERGE, {WEB.topic_id: change})
+
+    await ShardUpload(store, scene.runtime(seed=3), 900.0).append(log, [made], successor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from tests.storage.archive_scenes import (
     CrashingStore,
     GatedStore,
     ManualClock,
-    Scene,
     archiver_of,
     check_logs,
     keys,
@@ -25,7 +23,7 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB, WEB_1
-from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, orphan_in, sweep_of, swept
+from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, orphan_in, rewrite, sweep_of, swept
 
 from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
 from tidelog.storage.bucket.sweep_report import Reason
@@ -41,10 +39,8 @@ from tidelog.storage.layout import (
 )
 from tidelog.storage.manifests import shard_log
 from tidelog.storage.manifests.shard_log import ShardLog
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
-from tidelog.storage.manifests.shard_upload import EncodedSegment, ShardUpload
+from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
-from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.local import LocalObjectStore
@@ -273,25 +269,6 @@ async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_ha
         await check_logs(scene, bucket.store)
         await rival.run_once()
         await check_logs(scene, bucket.store)
-
-
-async def rewrite(scene: Scene, store: ObjectStore) -> None:
-    """Put the segment of a topic under another id, as a merge or a compaction does."""
-    log = ShardLog(store, 0, scene.runtime(seed=3))
-    manifest = await log.with_lists(await log.latest(), [WEB.topic_id])
-    (former,) = manifest.topics[WEB.topic_id].segments
-    key = former.key.replace(former.key.split("-")[-1], f"{'9a' * 16}.parquet")
-    body = (await store.get(former.key)).data
-    made = EncodedSegment(WEB.topic_id, replace(former, key=key, level=1), body)
-
-    def successor(latest: ShardManifest, added: object) -> ManifestChange:
-        assert isinstance(added, list)
-        change: list[TopicSegment] = added
-        return ManifestChange(
-            ChangeKind.MERGE, {WEB.topic_id: TopicChange("web", removed=(former.key,), added=tuple(change))}
-        )
-
-    await ShardUpload(store, scene.runtime(seed=3), 900.0).append(log, [made], successor)
 
 
 async def test_a_merge_that_stalls_between_upload_and_manifest_names_nothing_that_was_deleted() -> None:

@@ -15,12 +15,13 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 
 if TYPE_CHECKING:
     from tidelog.storage.bucket.repair import RepairPlan
+    from tidelog.storage.bucket.repair_plan import TopicRepair
 
 ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Repair, or only print the plan.")]
 DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte of segments.")]
 
 ROUNDS_MAX = 4
-"""A repair may reveal more damage: a log is read again once its manifests are repaired."""
+"""A repair may reveal more damage: a log is read again once its manifest is repaired."""
 
 
 def repair(
@@ -32,7 +33,7 @@ def repair(
     """Record lost records as lost, so that the rest of the log works again. Restore objects from a backup first.
 
     Without --apply it only prints the plan. Exit code 6 if something is damaged and was not repaired.
-    Brokers may run while WAL entries are repaired; stop brokers and compactors before manifests or segments are.
+    Brokers may run while WAL entries are repaired; stop brokers and compactors before a manifest is.
     With --json it prints one action per line, then a line with the sums.
 
     [dim]tidelog bucket repair --store s3://my-bucket/log
@@ -67,31 +68,38 @@ def _print(plan: RepairPlan, *, as_json: bool) -> None:
 
 def _actions(plan: RepairPlan) -> Iterator[dict[str, object]]:
     """The actions of a plan, each for one object or one loss."""
-    for partition in plan.partitions:
-        where = {"topic": partition.topic, "partition": partition.place.partition}
-        for key, reason in partition.damaged.items():
-            yield {"action": "replace", "object": key, "reason": reason, **where}
-        for segment in partition.added:
-            yield {"action": "list", "object": segment.key, "reason": "holds the same records", **where}
-        for loss in partition.losses:
-            offsets = {"first_offset": loss.first_offset, "next_offset": loss.next_offset}
-            yield {"action": "lose", "object": loss.key, "reason": "no other object holds them", **where, **offsets}
-    for log in plan.logs:
-        for entry in log.entries.values():
+    for shard in plan.shards:
+        here = {"shard": shard.shard}
+        if shard.fault is not None:
+            yield {"action": "replace", "object": shard.newest_key, "reason": shard.fault, **here}
+        for topic in shard.topics:
+            yield from _actions_of_topic(topic, shard.shard)
+        for entry in shard.entries.values():
             known = "its content is known" if entry.header else "its last offsets are unknown"
-            yield {"action": "give up", "object": entry.key, "reason": f"{entry.reason}; {known}", "shard": log.shard}
+            yield {"action": "give up", "object": entry.key, "reason": f"{entry.reason}; {known}", **here}
     for finding in plan.unsolved:
         yield {"action": "none", "object": finding.key, "reason": finding.text}
 
 
+def _actions_of_topic(topic: TopicRepair, shard: int) -> Iterator[dict[str, object]]:
+    where = {"topic": topic.topic, "shard": shard}
+    for key, reason in topic.removed.items():
+        yield {"action": "unlist", "object": key, "reason": reason, **where}
+    for segment in topic.added:
+        yield {"action": "list", "object": segment.key, "reason": "holds records that no other object holds", **where}
+    for partition, losses in sorted(topic.losses.items()):
+        for loss in losses:
+            offsets = {"partition": partition, "first_offset": loss.first_offset, "next_offset": loss.next_offset}
+            yield {"action": "lose", "object": loss.key, "reason": "no other object holds them", **where, **offsets}
+
+
 def _line(action: dict[str, object]) -> str:
-    where = f" of {action['topic']}-{action['partition']}" if "topic" in action else ""
     if action["action"] == "lose":
-        last = int(str(action["next_offset"])) - 1
-        return f"lose: offsets {action['first_offset']} to {last}{where}, which {action['object']} held"
+        last, place = int(str(action["next_offset"])) - 1, f"{action['topic']}-{action['partition']}"
+        return f"lose: offsets {action['first_offset']} to {last} of {place}, which {action['object']} held"
     if action["action"] == "none":
         return f"cannot repair: {action['object']}: {action['reason']}"
-    return f"{action['action']}: {action['object']}{where}: {action['reason']}"
+    return f"{action['action']}: {action['object']}: {action['reason']}"
 
 
 def _sum_up(plan: RepairPlan, *, applied: bool, as_json: bool) -> None:

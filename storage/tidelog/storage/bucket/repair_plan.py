@@ -1,13 +1,14 @@
-"""Plans the repair of a bucket, purely, from the values that `repair_survey` read.
+"""Plans the repair of a shard, purely, from the values that `repair_survey` read.
 
-The archived side of a partition is rebuilt from the remaining segments:
+The archived side of a topic is rebuilt from the remaining segments:
 
 - segments that the newest readable manifest lists and that exist;
-- where a listed segment is missing, or the manifest ends before the write-ahead log begins, spare segments: garbage, or
-  segments that only a damaged version names.
+- spare segments, which are sound and not listed (garbage, or segments that only a damaged version named), if all their
+  records lie in **holes**. A hole is where a listed segment is missing, or where the manifest ends before the
+  write-ahead log begins.
 
-Offsets that no segment and no entry holds are recorded as lost. After that the lost entries of the log can be given up:
-each of their records is in a segment or recorded as lost, or its partition has no later records.
+Offsets that no segment and no entry holds are recorded as lost. After that the floor can pass the lost entries of the
+log: each of their records is in a segment or recorded as lost, or its partition has no later records.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from dataclasses import dataclass, field, replace
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
-from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_entry import Span, WalHeader
+
+_ENDLESS = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -51,129 +57,223 @@ class LogView:
 
 
 @dataclass(frozen=True)
-class PartitionView:
-    """The archived side of a partition as it was read. `manifest` is the newest readable one. `newest_key` names the
-    newest one, and `fault` says why it cannot be read (None: it is `manifest`). `missing` maps lost segments of the
-    manifest to the reasons, and `spare` are segments that it does not list."""
+class TopicView:
+    """The archived side of a topic as it was read. `missing` maps lost segments of its list to the reasons, and `spare`
+    are sound segments that it does not list."""
 
-    topic: str
-    manifest: Manifest
+    topic_id: str
+    state: TopicState
+    missing: Mapping[str, str] = field(default_factory=dict)
+    spare: Sequence[TopicSegment] = ()
+
+
+@dataclass(frozen=True)
+class ShardView:
+    """`manifest` is the newest readable version. `newest_key` names the newest one, and `fault` says why it cannot be
+    read (None: it is `manifest`)."""
+
+    manifest: ShardManifest
     newest_key: str
     newest_version: int
+    topics: Sequence[TopicView]
     fault: str | None = None
-    missing: Mapping[str, str] = field(default_factory=dict)
-    spare: Sequence[Segment] = ()
 
 
 @dataclass(frozen=True)
-class PartitionRepair:
-    """The change of a partition's manifest: `removed` segments leave the list, `added` ones enter it, `losses` are
-    recorded. The versions after `after_version` up to `replaces` cannot be read and are replaced."""
+class TopicRepair:
+    """The change of a topic: `removed` segments, with the reasons, leave the list, `added` ones enter it, `losses` are
+    recorded, by partition. `next_run`: the topic's when it was planned."""
 
     topic: str
-    place: TopicPartition
-    after_version: int
-    replaces: int
-    damaged: Mapping[str, str]
-    removed: Sequence[str]
-    added: Sequence[Segment]
-    losses: Sequence[Loss]
+    topic_id: str
+    next_run: int
+    removed: Mapping[str, str]
+    added: Sequence[TopicSegment]
+    losses: Mapping[int, Sequence[Loss]]
 
-    def applied_to(self, manifest: Manifest) -> Manifest:
-        """`manifest` with the change. It may be a later version than the plan was made from."""
-        kept = [segment for segment in manifest.segments if segment.key not in self.removed]
-        known = {segment.key for segment in kept}
-        came = [segment for segment in self.added if segment.key not in known]
-        segments = tuple(sorted((*kept, *came), key=lambda segment: segment.base_offset))
-        losses = with_losses(manifest.losses, self.losses)
-        end = max(manifest.cold_end, *(segment.next_offset for segment in self.added), 0)
-        garbage = tuple(item for item in manifest.garbage if item.key not in {segment.key for segment in came})
-        return replace(manifest, segments=segments, losses=losses, garbage=garbage, cold_end=past_losses(losses, end))
+    def change_of(self, state: TopicState) -> TopicChange | None:
+        """The change of `state`, which may be later than the plan; None if it has it already."""
+        shift = state.next_run - self.next_run
+        came = [segment for segment in self.added if segment.key not in state.segments]
+        moved = [replace(each, run=each.run + shift) if each.run >= self.next_run else each for each in came]
+        states: dict[int, ColdState] = {}
+        for number in sorted({*self.losses, *(span.partition for each in came for span in each.spans)}):
+            known = state.partition(number)
+            losses = with_losses(known.losses, self.losses.get(number, ()))
+            end = past_losses(losses, max(known.cold_end, _end_of(came, number)))
+            if (losses, end) != (known.losses, known.cold_end):
+                states[number] = replace(known, losses=losses, cold_end=end)
+        removed = tuple(key for key in self.removed if key in state.segments)
+        if not (removed or moved or states):
+            return None
+        return TopicChange(self.topic, removed, tuple(moved), states)
 
 
 @dataclass(frozen=True)
-class LogRepair:
-    """The entries of a log to give up, ascending: the floor moves past each once all entries before it are archived.
-    From `unread_from` on, no entry can be read."""
+class ShardRepair:
+    """The repair of a shard. The versions after `after_version` up to `replaces` cannot be read, because of `fault`,
+    and are replaced. The floor moves past the lost `entries` once all entries before them are archived; from
+    `unread_from` on, no entry can be read."""
 
     shard: int
+    after_version: int
+    replaces: int
+    newest_key: str
+    fault: str | None
+    topics: Sequence[TopicRepair]
     entries: Mapping[int, LostWalEntry]
     unread_from: int
 
-    def epoch_after(self, seq: int, epoch_before: int) -> int:
-        """The highest epoch below the floor once it has passed entry `seq`. An entry with an unknown header may have
-        begun an epoch if no readable entry follows it (inv. 3)."""
-        if header := self.entries[seq].header:
-            return max(epoch_before, header.epoch)
-        return epoch_before + (seq >= self.unread_from)
+    def change_of(self, manifest: ShardManifest) -> ManifestChange | None:
+        """The change of `manifest`, which may be later than the plan. The floor passes the lost entries at which it
+        stands. None if there is nothing to change."""
+        topics = {
+            repair.topic_id: change
+            for repair in self.topics
+            if (change := repair.change_of(manifest.topics.get(repair.topic_id) or TopicState(repair.topic)))
+        }
+        floor = self.floor_after(manifest.floor)
+        if not topics and floor == manifest.floor:
+            return None
+        listed = frozenset(segment.key for change in topics.values() for segment in change.added)
+        return ManifestChange(ChangeKind.LOSE, topics, floor, collected=listed)
+
+    def floor_after(self, floor: Floor) -> Floor:
+        """The floor past the lost entries at which `floor` stands. An entry with an unknown header may have begun an
+        epoch if no readable entry follows it (inv. 3)."""
+        number, epoch = floor.number, floor.epoch
+        while number in self.entries:
+            header = self.entries[number].header
+            epoch = max(epoch, header.epoch) if header else epoch + (number >= self.unread_from)
+            number += 1
+        return Floor(number, epoch)
 
 
-def plan_partition(view: PartitionView, log: LogView, at_ms: int) -> PartitionRepair | None:
+def plan_shard(view: ShardView, log: LogView, at_ms: int) -> ShardRepair | None:
     """None if there is nothing to do."""
-    added, losses = _replaced(view, at_ms)
-    spans = log.spans().get(view.manifest.topic_partition, ())
-    cold_end, more = _extended(view, spans[0][1].base_offset if spans else None)
-    added += more
-    losses += _lost_of_log(view, log, spans, past_losses(with_losses(view.manifest.losses, losses), cold_end), at_ms)
-    if not (view.fault or view.missing or added or losses):
+    topics = [repair for topic in view.topics if (repair := _plan_topic(view, topic, log, at_ms))]
+    if not (view.fault or topics or log.lost):
         return None
-    damaged = dict(view.missing) | ({view.newest_key: view.fault} if view.fault else {})
-    return PartitionRepair(
-        topic=view.topic,
-        place=view.manifest.topic_partition,
+    return ShardRepair(
+        shard=log.shard,
         after_version=view.manifest.version,
         replaces=view.newest_version,
-        damaged=damaged,
-        removed=tuple(view.missing),
-        added=tuple(added),
-        losses=tuple(losses),
+        newest_key=view.newest_key,
+        fault=view.fault,
+        topics=topics,
+        entries=dict(sorted(log.lost.items())),
+        unread_from=max(log.headers, default=-1) + 1,
     )
 
 
-def plan_log(log: LogView) -> LogRepair | None:
-    """None if no entry is lost."""
-    unread_from = max(log.headers, default=-1) + 1
-    return LogRepair(log.shard, dict(sorted(log.lost.items())), unread_from) if log.lost else None
+@dataclass(frozen=True)
+class _Hole:
+    """Offsets ``[begin, end)`` of a partition that no listed segment and no entry holds. `key` held them, in the run
+    and level that a spare segment takes over. If it is `anchored`, only a segment that begins at `begin` fits."""
+
+    partition: int
+    begin: int
+    end: int
+    key: str
+    run: int
+    level: int
+    anchored: bool = False
+
+    def fits(self, span: SegmentSpan) -> bool:
+        inside = self.partition == span.partition and self.begin <= span.base_offset and span.next_offset <= self.end
+        return inside and not (self.anchored and span.base_offset != self.begin)
+
+    def without(self, span: SegmentSpan) -> list[_Hole]:
+        """What is left of it on both sides of `span`."""
+        parts = [replace(self, end=span.base_offset), replace(self, begin=span.next_offset)]
+        return [part for part in parts if part.begin < part.end]
 
 
-def _replaced(view: PartitionView, at_ms: int) -> tuple[list[Segment], list[Loss]]:
-    """The spare segments that replace lost ones, and the losses for the offsets that remain."""
-    added: list[Segment] = []
-    losses: list[Loss] = []
-    for segment in view.manifest.segments:
-        if segment.key not in view.missing:
-            continue
-        reached, instead = _covered(view.spare, segment.base_offset, segment.next_offset)
-        added += instead
-        if reached < segment.next_offset:
-            losses.append(Loss(reached, segment.next_offset, segment.key, at_ms))
-    return added, losses
+def gaps(view: ShardView, topic: TopicView, log: LogView) -> Mapping[int, tuple[int, int]]:
+    """For each partition whose archived records may end before its log begins: both offsets. If the newest version, or
+    the content of an entry, is unknown, records may also be missing where the log has none."""
+    open_end = view.fault is not None or any(entry.header is None for entry in log.lost.values())
+    found: dict[int, tuple[int, int]] = {}
+    spans = {place.partition: of for place, of in log.spans().items() if place.topic_id == topic.topic_id}
+    for number in sorted({*spans, *topic.state.all_partitions}):
+        state = topic.state.partition(number)
+        cold_end = past_losses(state.losses, state.cold_end)
+        hot_begin = spans[number][0][1].base_offset if number in spans else _ENDLESS if open_end else cold_end
+        if hot_begin > cold_end:
+            found[number] = cold_end, hot_begin
+    return found
 
 
-def _extended(view: PartitionView, hot_begin: int | None) -> tuple[int, list[Segment]]:
-    """If the manifest is damaged or the log begins later: the spare segments that continue it, and where they end."""
-    cold_end = past_losses(view.manifest.losses, view.manifest.cold_end)
-    if view.fault is None and (hot_begin is None or hot_begin <= cold_end):
-        return cold_end, []
-    return _covered(view.spare, cold_end, None)
+def _plan_topic(view: ShardView, topic: TopicView, log: LogView, at_ms: int) -> TopicRepair | None:
+    added, left = _filled(_holes(view, topic, log), topic.spare, topic.state.next_run)
+    losses: dict[int, list[Loss]] = {}
+    for hole in left:
+        if not hole.anchored:
+            losses.setdefault(hole.partition, []).append(Loss(hole.begin, hole.end, hole.key, at_ms))
+    for place, spans in log.spans().items():
+        if place.topic_id == topic.topic_id:
+            state = topic.state.partition(place.partition)
+            known = with_losses(state.losses, losses.get(place.partition, ()))
+            begin = past_losses(known, max(state.cold_end, _end_of(added, place.partition)))
+            if of_log := _lost_of_log(view, log, spans, known, begin, at_ms):
+                losses.setdefault(place.partition, []).extend(of_log)
+    if not (topic.missing or added or losses):
+        return None
+    return TopicRepair(topic.state.name, topic.topic_id, topic.state.next_run, topic.missing, tuple(added), losses)
 
 
-def _covered(spare: Sequence[Segment], begin: int, end: int | None) -> tuple[int, list[Segment]]:
-    """How far spare segments hold all offsets from `begin` on, up to `end` at most; and these segments."""
-    reached, taken = begin, list[Segment]()
-    while True:
-        fits = [s for s in spare if s.base_offset == reached and (end is None or s.next_offset <= end)]
-        if not fits:
-            return reached, taken
-        taken.append(max(fits, key=lambda segment: segment.last_offset))
-        reached = taken[-1].next_offset
+def _holes(view: ShardView, topic: TopicView, log: LogView) -> list[_Hole]:
+    holes: list[_Hole] = []
+    for key in topic.missing:
+        segment = topic.state.segments.named(key)
+        assert segment is not None, "a missing segment is listed"
+        for span in segment.spans:
+            begin = max(span.base_offset, topic.state.partition(span.partition).log_start_offset)
+            if begin < span.next_offset:
+                holes.append(_Hole(span.partition, begin, span.next_offset, key, segment.run, segment.level))
+    for number, (begin, end) in gaps(view, topic, log).items():
+        holes.append(_Hole(number, begin, end, view.newest_key, topic.state.next_run, 0, anchored=True))
+    return holes
+
+
+def _filled(holes: list[_Hole], spare: Sequence[TopicSegment], next_run: int) -> tuple[list[TopicSegment], list[_Hole]]:
+    """The spare segments that fit into `holes`, large ones first, and what is left of the holes. Segments beyond the
+    list get runs of their own, one after the other, because a later run has later offsets."""
+    taken: list[TopicSegment] = []
+    waiting = sorted(spare, key=lambda segment: (-segment.records, segment.key))
+    while fitting := next((each for each in waiting if _places(each, holes)), None):
+        waiting.remove(fitting)
+        places = _places(fitting, holes)
+        run = max(hole.run for _, hole in places)
+        level = min(hole.level for _, hole in places)
+        taken.append(replace(fitting, run=run, level=level))
+        for span, hole in places:
+            holes = [part for each in holes for part in (each.without(span) if each is hole else [each])]
+        if run >= next_run:
+            holes = [replace(hole, run=run + 1) if hole.anchored else hole for hole in holes]
+    return taken, holes
+
+
+def _places(segment: TopicSegment, holes: Sequence[_Hole]) -> Sequence[tuple[SegmentSpan, _Hole]]:
+    """The hole of each span; empty if one does not fit."""
+    found = [(span, hole) for span in segment.spans for hole in holes if hole.fits(span)]
+    return found if len(found) == len(segment.spans) else ()
+
+
+def _end_of(segments: Iterable[TopicSegment], partition: int) -> int:
+    spans = (span for segment in segments for span in segment.spans if span.partition == partition)
+    return max((span.next_offset for span in spans), default=0)
 
 
 def _lost_of_log(
-    view: PartitionView, log: LogView, spans: Iterable[tuple[int, Span]], cold_end: int, at_ms: int
+    view: ShardView,
+    log: LogView,
+    spans: Iterable[tuple[int, Span]],
+    known: Sequence[Loss],
+    cold_end: int,
+    at_ms: int,
 ) -> list[Loss]:
-    """The offsets that are neither archived nor in a readable entry."""
-    known = view.manifest.losses
+    """The offsets of a partition that are neither archived nor in a readable entry, nor among the `known` losses."""
     losses: list[Loss] = []
     expected, after = cold_end, -1
     for seq, span in spans:

@@ -1,27 +1,42 @@
-"""Reads the state of a bucket for a repair (`repair_plan`), and changes nothing.
+"""Reads the state of a shard for a repair (`repair_plan`), and changes nothing.
 
-A broker may run at the same time, because write-ahead logs are read first and manifests second: records that are
-archived in between are in the manifests read later (inv. 5). Every entry from the floor on is read whole. Segments are
+A broker may run at the same time, because the write-ahead log is read first and the manifest second: records that are
+archived in between are in the manifest read later (inv. 5). Every entry from the floor on is read whole. Segments are
 listed or, in a `deep` survey, read whole. Spare segments are read only where they may be needed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.storage.bucket.known_topics import KnownTopic
-from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, PartitionView
-from tidelog.storage.bucket.segment_check import check_segment
+from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
 from tidelog.storage.bucket.wal_check import read_header
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import TopicPartition, floor_key, parse_segment_key, segment_prefix
-from tidelog.storage.manifests.losses import past_losses
-from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
-from tidelog.storage.segments.segment_codec import describe_segment
-from tidelog.storage.segments.segment_reader import size_fault
+from tidelog.storage.layout import manifests_prefix, shard_segment_prefix
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, list_all
+from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import (
+    SEGMENT_FLAVOR,
+    SegmentPlace,
+    decode_place,
+    max_timestamp_ms,
+    min_timestamp_ms,
+    order_fault,
+    sha256_of,
+)
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import WalHeader
@@ -29,136 +44,193 @@ from tidelog.storage.wal.wal_index import WalIndex
 
 ENTRIES_AT_ONCE = 4
 SEGMENTS_AT_ONCE = 8
+HASH_BYTES = 16 * 1024 * 1024
 LOST_MAX = 100_000
 """If a log lacks more entries than this, the survey concludes that its floor is lost."""
 
 IS_MISSING = "is missing"
 
 
-class RepairSurvey:
-    """A survey of the bucket `store`."""
+@dataclass(frozen=True)
+class Survey:
+    """A shard as it was read. `unreadable`: topics whose list cannot be read; they are not in `shard`."""
 
-    def __init__(self, store: ObjectStore, *, deep: bool) -> None:
+    log: LogView
+    shard: ShardView
+    unreadable: Sequence[Corrupt]
+
+
+class ShardSurvey:
+    """A survey of `shard`, whose partitions are those of `topics`."""
+
+    def __init__(
+        self, store: ObjectStore, shard: int, topics: Sequence[KnownTopic], runtime: Runtime, *, deep: bool
+    ) -> None:
         self._store = store
+        self._shard = shard
+        self._topics = topics
         self._deep = deep
+        self._log = ShardLog(store, shard, runtime)
+        self._wal = Wal(store, shard, ParquetWalCodec(), self._log)
 
-    async def log(self, shard: int) -> LogView:
-        """Raises `Unavailable`, and `Corrupt` if the floor is damaged or missing."""
-        wal = Wal(self._store, shard, ParquetWalCodec())
-        floor = await wal.floor()
+    async def run(self) -> Survey:
+        """Raises `Unavailable`, and `Corrupt` if no version of the manifest can be read."""
+        versions = [version async for version in self._log.versions()]
+        manifest, fault = await self._newest(versions)
+        log = await self._read_log(manifest, fault)
+        if fault is None:
+            manifest = await self._log.latest()
+            log = _from(log, manifest.floor.number)
+        newest = max((manifest.version, *versions))
+        view = ShardView(manifest, self._log.key(max(newest, 0)), newest, (), fault)
+        topics, unreadable = await self._read_topics(view, log)
+        return Survey(log, replace(view, topics=topics), unreadable)
+
+    async def _newest(self, versions: Sequence[int]) -> tuple[ShardManifest, str | None]:
+        """The newest readable version, and why the newest of all cannot be read."""
+        fault: str | None = None
+        for version in reversed(versions):
+            try:
+                return await self._log.read(version), fault
+            except Corrupt as error:
+                fault = fault or error.reason
+            except NotFound:
+                fault = fault or IS_MISSING
+        if versions:
+            raise Corrupt(self._log.key(versions[-1]), f"{fault}, and there is no version before it that can be read")
+        return ShardManifest(self._shard), None
+
+    async def _read_log(self, manifest: ShardManifest, fault: str | None) -> LogView:
+        floor = manifest.floor.number
+        numbers = [number async for number in self._wal.log.numbers(floor)]
+        self._check_begins(manifest, numbers)
         headers: dict[int, WalHeader] = {}
-        lost: dict[int, str] = {}
-        numbers = [number async for number in wal.log.numbers(floor.number)]
-        _check_begins(wal, floor.version, numbers)
-        reading = in_order(numbers, lambda seq: read_header(wal, seq, whole=True), at_once=ENTRIES_AT_ONCE)
+        lost = dict.fromkeys(set(range(floor, max(numbers, default=0))).difference(numbers), IS_MISSING)
+        reading = in_order(numbers, lambda seq: read_header(self._wal, seq, whole=True), at_once=ENTRIES_AT_ONCE)
         async for seq, found in reading:
             if isinstance(found, WalHeader):
                 headers[seq] = found
             else:
                 lost[seq] = found.reason if isinstance(found, Corrupt) else IS_MISSING
-        there = set(numbers)
-        lost |= {seq: IS_MISSING for seq in range(floor.number, max(there, default=0)) if seq not in there}
-        begin = (await wal.floor()).number
-        lost = {seq: reason for seq, reason in lost.items() if seq >= begin}
-        known = await self._known_headers(wal, headers, lost)
-        entries = {seq: LostWalEntry(wal.key(seq), reason, known.get(seq)) for seq, reason in sorted(lost.items())}
-        return LogView(shard, begin, {seq: header for seq, header in headers.items() if seq >= begin}, entries)
+        if fault is not None:  # then the floor may have been beyond all entries that are left
+            indexed = (entry.header.seq for entry in await WalIndex(self._store, self._shard).read(floor))
+            lost |= {seq: IS_MISSING for seq in indexed if seq not in headers and seq not in lost}
+        known = await self._known_headers(headers, lost)
+        entries = {seq: LostWalEntry(self._wal.key(seq), reason, known.get(seq)) for seq, reason in lost.items()}
+        return LogView(self._shard, floor, headers, dict(sorted(entries.items())))
+
+    def _check_begins(self, manifest: ShardManifest, numbers: Sequence[int]) -> None:
+        if manifest.version < 0 and numbers and numbers[0] > 0:
+            raise Corrupt(
+                manifests_prefix(self._shard), f"has no version, although the log begins with entry {numbers[0]}"
+            )
+        if numbers and numbers[-1] + 1 - manifest.floor.number - len(numbers) > LOST_MAX:
+            raise Corrupt(self._wal.key(manifest.floor.number), f"begins a log that lacks more than {LOST_MAX} entries")
 
     async def _known_headers(
-        self, wal: Wal, headers: Mapping[int, WalHeader], lost: Mapping[int, str]
+        self, headers: Mapping[int, WalHeader], lost: Mapping[int, str]
     ) -> Mapping[int, WalHeader]:
         """The headers of lost entries: from the index, unless it contradicts the log, or from the entry's own footer,
         if only its records are damaged."""
         if not lost:
             return {}
-        index = {entry.header.seq: entry.header for entry in await WalIndex(self._store, wal.shard).read(min(lost))}
+        index = {entry.header.seq: entry.header for entry in await WalIndex(self._store, self._shard).read(min(lost))}
         if any(seq in headers and headers[seq].entry_id != header.entry_id for seq, header in index.items()):
             index = {}
         found = {seq: header for seq, header in index.items() if seq in lost}
         for seq in lost.keys() - found.keys():
-            header = await read_header(wal, seq, whole=False)
+            header = await read_header(self._wal, seq, whole=False)
             if isinstance(header, WalHeader):
                 found[seq] = header
         return found
 
-    async def partition(self, topic: KnownTopic, number: int, log: LogView) -> PartitionView | None:
-        """None if the partition has manifests and none can be read. Raises `Unavailable`."""
-        place = TopicPartition(topic.topic_id, number)
-        manifests = ManifestLog(self._store, topic.name, place)
-        versions = [version async for version in manifests.versions()]
-        manifest, fault = await self._newest(manifests, versions)
-        if manifest is None:
-            return None
-        prefix = segment_prefix(topic.name, topic.topic_id, number)
-        listed = {info.key: info async for info in list_all(self._store, prefix)}
-        missing = await self._missing(manifest, listed)
-        spans = log.spans().get(place)
-        cold_end = past_losses(manifest.losses, manifest.cold_end)
-        wanted = fault or missing or (spans and spans[0][1].base_offset > cold_end)
-        newest = max(versions, default=0)
-        return PartitionView(
-            topic.name,
-            manifest,
-            newest_key=manifests.key(newest),
-            newest_version=max(manifest.version, newest) if versions else -1,
-            fault=fault,
-            missing=missing,
-            spare=await self._spare(manifest, listed) if wanted else (),
-        )
-
-    async def _newest(self, manifests: ManifestLog, versions: Sequence[int]) -> tuple[Manifest | None, str | None]:
-        """The newest readable version, and why the newest of all cannot be read."""
-        if not versions:
-            return await manifests.latest(), None
-        fault: str | None = None
-        for version in reversed(versions):
+    async def _read_topics(self, view: ShardView, log: LogView) -> tuple[Sequence[TopicView], Sequence[Corrupt]]:
+        topics: list[TopicView] = []
+        unreadable: list[Corrupt] = []
+        for topic in self._topics:
             try:
-                return await manifests.read(version), fault
+                read = (await self._log.with_lists(view.manifest, [topic.topic_id])).topics.get(topic.topic_id)
             except Corrupt as error:
-                fault = fault or error.reason
-            except NotFound:
-                fault = fault or IS_MISSING
-        return None, fault
+                unreadable.append(error)
+            except Conflict as error:
+                unreadable.append(Corrupt(view.newest_key, str(error)))
+            else:
+                topics.append(await self._topic(topic.topic_id, read or TopicState(topic.name), view, log))
+        return topics, unreadable
 
-    async def _missing(self, manifest: Manifest, listed: Mapping[str, ObjectInfo]) -> Mapping[str, str]:
-        """The segments of the manifest that are lost, and why."""
+    async def _topic(self, topic_id: str, state: TopicState, view: ShardView, log: LogView) -> TopicView:
+        place = SegmentPlace(state.name, topic_id, self._shard)
+        prefix = shard_segment_prefix(state.name, topic_id, self._shard)
+        listed = {info.key: info async for info in list_all(self._store, prefix)}
+        missing = await self._missing(state, listed)
+        found = TopicView(topic_id, state, missing)
+        if view.fault is None and not missing and not gaps(view, found, log):
+            return found
+        spare = [await self._described(place, info) for key, info in listed.items() if key not in state.segments]
+        return replace(found, spare=[segment for segment in spare if segment])
+
+    async def _missing(self, state: TopicState, listed: Mapping[str, ObjectInfo]) -> Mapping[str, str]:
+        """The segments of a topic's list that are lost, and why."""
         missing: dict[str, str] = {}
         async for segment, reason in in_order(
-            manifest.segments, lambda segment: self._fault_of(segment, listed), at_once=SEGMENTS_AT_ONCE
+            state.segments, lambda segment: self._fault_of(segment, listed), at_once=SEGMENTS_AT_ONCE
         ):
             if reason:
                 missing[segment.key] = reason
         return missing
 
-    async def _fault_of(self, segment: Segment, listed: Mapping[str, ObjectInfo]) -> str | None:
+    async def _fault_of(self, segment: TopicSegment, listed: Mapping[str, ObjectInfo]) -> str | None:
         info = listed.get(segment.key)
         if info is None:
             return IS_MISSING
-        if (fault := size_fault(segment, info.size)) or not self._deep:
-            return fault
+        if info.size != segment.size_bytes:
+            return f"has {info.size} bytes, its manifest says {segment.size_bytes}"
+        if not self._deep:
+            return None
         try:
-            await check_segment(self._store, segment, deep=True)
-        except Corrupt as error:
-            return error.reason
+            sha256 = await self._sha256(segment)
         except NotFound:
             return IS_MISSING
-        return None
+        return None if sha256 == segment.sha256 else "is not the segment its manifest names: another sha256"
 
-    async def _spare(self, manifest: Manifest, listed: Mapping[str, ObjectInfo]) -> Sequence[Segment]:
-        """The sound segments of the partition that the manifest does not list."""
-        named = {segment.key for segment in manifest.segments}
-        spare = []
-        for key in listed.keys() - named:
-            try:
-                parse_segment_key(key)
-                spare.append(describe_segment(key, (await self._store.get(key)).data))
-            except (Corrupt, NotFound):
-                continue
-        return spare
+    async def _sha256(self, segment: TopicSegment) -> str:
+        digest = hashlib.sha256()
+        for start in range(0, segment.size_bytes, HASH_BYTES):
+            part = await self._store.get(segment.key, ByteRange(start, HASH_BYTES))
+            await asyncio.to_thread(digest.update, part.data)
+        return digest.hexdigest()
+
+    async def _described(self, place: SegmentPlace, info: ObjectInfo) -> TopicSegment | None:
+        """A sound segment that no list describes, from its own content; None if it is not sound."""
+        try:
+            data = (await self._store.get(info.key)).data
+            return await asyncio.to_thread(_segment_of, place, info, data)
+        except (Corrupt, NotFound):
+            return None
 
 
-def _check_begins(wal: Wal, floor_version: str | None, numbers: Sequence[int]) -> None:
-    if floor_version is None and numbers and numbers[0] > 0:
-        raise Corrupt(floor_key(wal.shard), f"is missing: the log begins with entry {numbers[0]}")
-    if numbers and numbers[-1] - numbers[0] - len(numbers) > LOST_MAX:
-        raise Corrupt(wal.key(numbers[0]), f"is followed by a log that lacks more than {LOST_MAX} entries")
+def _from(log: LogView, floor: int) -> LogView:
+    """The log from a later floor on."""
+    headers = {seq: header for seq, header in log.headers.items() if seq >= floor}
+    return LogView(log.shard, floor, headers, {seq: lost for seq, lost in log.lost.items() if seq >= floor})
+
+
+def _segment_of(place: SegmentPlace, info: ObjectInfo, data: bytes) -> TopicSegment:
+    """The segment in `data`; its run and level are unknown. Raises `Corrupt`."""
+    footer, records = decode_parquet(info.key, SEGMENT_FLAVOR, data)
+    found, stated = decode_place(info.key, footer)
+    spans, row = [], 0
+    for partition, base_offset, last_offset, count in stated:
+        raw_bytes = _raw_bytes(records.slice(row, count))
+        spans.append(SegmentSpan(partition, base_offset, last_offset, count, raw_bytes))
+        row += count
+    if found != place or not spans:
+        raise Corrupt(info.key, "belongs to another topic or shard than its name says")
+    if fault := order_fault(spans, records):
+        raise Corrupt(info.key, fault)
+    times = min_timestamp_ms(footer.row_groups), max_timestamp_ms(footer.row_groups)
+    return TopicSegment(info.key, 0, 0, len(data), sha256_of(data), *times, info.modified_ms, tuple(spans))
+
+
+def _raw_bytes(records: pa.Table) -> int:
+    return sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
