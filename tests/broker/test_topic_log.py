@@ -22,7 +22,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, Segmen
 from tidelog.storage.manifests.topic_state import TopicBase, TopicState
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, joined, partition_ranges
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, joined, partition_ranges, whole_log
 
 ID, SHARDS, PARTITIONS, RUNS = "70" * 16, 3, 9, 12
 TOPIC = Topic("web", ID, tuple(number % SHARDS for number in range(PARTITIONS)))
@@ -153,6 +153,25 @@ async def test_a_version_that_was_collected_is_a_conflict_and_an_older_one_that_
     await log.delete(0)
     with pytest.raises(Conflict, match=r"version 0 of shard 0.* begin again"):
         await version_with_list(log, 0, TOPIC)
+
+
+def test_a_reader_begins_again_once_if_a_version_is_gone() -> None:
+    pages = ask(TopicLogRequest(limit=12))
+    gone = {1}
+    asked: list[str | None] = []
+    following = {before.next: page for before, page in pairwise(pages)} | {None: pages[0]}
+
+    def answer(request: TopicLogRequest) -> TopicLogDescription:
+        asked.append(request.after)
+        if len(asked) - 1 in gone:
+            raise Conflict("begin again")
+        return following[request.after]
+
+    assert whole_log(TopicLogRequest(limit=12), answer) == joined(pages)
+    assert asked[:3] == [None, pages[0].next, None]
+    gone.update(range(len(asked), len(asked) + 9))
+    with pytest.raises(Conflict):
+        whole_log(TopicLogRequest(limit=12), answer)
 
 
 def test_a_request_becomes_a_query_of_what_it_bounds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.counting_files import counting_files
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
 from tests.topic_segments import Ends, log_of, table_of, with_noise, write_segment
 
-from tidelog.client import Admin, Producer, read_table, scan
+from tidelog.client import Admin, Producer, read_table, scan, topic_scan
 from tidelog.client.topic_scan import SCAN_SCHEMA, dataset_of, plan_scan
 from tidelog.storage.errors import Invalid, NotFound
 from tidelog.storage.manifests.shard_values import TopicSegment
@@ -216,6 +217,22 @@ def test_a_thousand_partitions_are_looked_up_and_not_compared_one_by_one(tmp_pat
     plan = plan_scan(log_of(tmp_path, segments, ends), {p: (0, 9 - p % 2) for p in ends})
     found = places(dataset_of(plan, SCAN_SCHEMA.empty_table()))
     assert found == [(p, offset) for p in ends for offset in range(p % 7, 9 - p % 2)]
+
+
+def test_a_table_is_planned_again_once_if_a_segment_is_gone(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, segments = shared
+    ends = {p: Ends(0, 50, 50) for p in ENDS}
+    gone = replace(segments[0], key=segments[0].key.replace("0000-", "0000-f"))
+    lists = [[gone, *segments[1:]], segments, [gone], [gone]]
+
+    def planned(*_: object, **__: object) -> ds.Dataset:
+        plan = plan_scan(log_of(root, lists.pop(0), ends), dict.fromkeys(ends, (0, 50)))
+        return dataset_of(plan, SCAN_SCHEMA.empty_table())
+
+    monkeypatch.setattr(topic_scan, "scan", planned)
+    assert read_table("web").num_rows == 150
+    with pytest.raises(FileNotFoundError):
+        read_table("web")
 
 
 def test_one_partition_and_a_hundredth_of_its_offsets_read_few_of_the_bytes(
