@@ -31,11 +31,8 @@ def state_after(state: ColdState, part: PartitionPart, limits: ProducerLimits, n
 
 
 def _epochs(state: ColdState, added: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
-    """All epochs from that of the log start on, ascending."""
     last = state.epochs[-1].epoch if state.epochs else -1
-    joined = (*state.epochs, *(epoch for epoch in added if epoch.epoch > last))
-    begun = [place for place, epoch in enumerate(joined) if epoch.first_offset <= state.log_start_offset]
-    return joined[begun[-1] if begun else 0 :]
+    return (*state.epochs, *(epoch for epoch in added if epoch.epoch > last))
 
 
 def _producers(

@@ -145,7 +145,15 @@ def _check_spans(segment: TopicSegment, was: TopicState, wanted: TopicChange) ->
 
 
 def _trimmed(state: ColdState) -> ColdState:
-    return replace(state, losses=from_log_start(state.losses, state.log_start_offset))
+    """`state` without the losses, leader epochs and cleanings of records below its log start."""
+    start = state.log_start_offset
+    begun = [at for at, epoch in enumerate(state.epochs) if epoch.first_offset <= start]
+    return replace(
+        state,
+        losses=from_log_start(state.losses, start),
+        epochs=state.epochs[begun[-1] if begun else 0 :],
+        cleanings=tuple(each for each in state.cleanings if each.end_offset > start),
+    )
 
 
 def _moved(before: Floor, wanted: Floor | None) -> Floor:

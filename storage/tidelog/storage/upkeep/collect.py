@@ -79,8 +79,8 @@ class Collector:
         return max(rested_ms, min(ripe_ms)) if ripe_ms else None
 
     async def run(self, log: ShardLog) -> ShardManifest | None:
-        """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that does not name them any
-        more, None if nothing was ripe. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or version is damaged:
+        """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that it appended, which does not
+        name them any more; None if it appended none. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or version is damaged:
         its objects stay, everything else is collected, and the next run is due a grace later. Running again is always
         right."""
         manifest = await log.newest()
@@ -126,7 +126,7 @@ class Collector:
         self._sightings.see(after.version)
         if len(ripe) <= GARBAGE_PER_STEP:
             self._rest()
-        return after, fault
+        return after if after.change and after.change.collected else None, fault
 
     def _rest(self) -> None:
         self._rests_until_s = self._clock.monotonic() + self._grace_s

@@ -52,7 +52,7 @@ class PartitionSpans:
         dead = self.dead_segments(log_starts)
         if not moved and not dead:
             return None
-        states = {int(self.numbers[at]): beginning_at(self.states[at], int(log_starts[at])) for at in moved}
+        states = {int(self.numbers[at]): replace(self.states[at], log_start_offset=int(log_starts[at])) for at in moved}
         return TopicChange(topic, removed=dead, partitions=states)
 
 
@@ -65,14 +65,3 @@ def spans_of(topic: TopicState) -> PartitionSpans:
     states: Mapping[int, ColdState] = topic.all_partitions
     known = tuple(states.get(number, ColdState()) for number in numbers.tolist())
     return PartitionSpans(columns, columns.by_partition, numbers, first, end, group, known)
-
-
-def beginning_at(state: ColdState, log_start_offset: int) -> ColdState:
-    """`state` with its log beginning at this offset: without the leader epochs and the cleanings of records below."""
-    begun = [at for at, epoch in enumerate(state.epochs) if epoch.first_offset <= log_start_offset]
-    return replace(
-        state,
-        log_start_offset=log_start_offset,
-        epochs=state.epochs[begun[-1] if begun else 0 :],
-        cleanings=tuple(each for each in state.cleanings if each.end_offset > log_start_offset),
-    )

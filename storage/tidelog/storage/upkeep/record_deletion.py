@@ -7,6 +7,8 @@ the records below the log start are no longer read, and go with the segment or a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tidelog.storage.manifests.shard_log import ShardLog
@@ -14,7 +16,7 @@ from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManife
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.segments.topic_segment import SegmentPlace
-from tidelog.storage.upkeep.log_starts import beginning_at, spans_of
+from tidelog.storage.upkeep.log_starts import spans_of
 
 
 def deleted_below(topic: TopicState, partition: int, offset: int) -> TopicChange | None:
@@ -26,7 +28,7 @@ def deleted_below(topic: TopicState, partition: int, offset: int) -> TopicChange
         return None
     spans = spans_of(topic)
     dead = spans.dead_segments(np.where(spans.numbers == partition, offset, spans.log_starts))
-    return TopicChange(topic.name, removed=dead, partitions={partition: beginning_at(state, offset)})
+    return TopicChange(topic.name, removed=dead, partitions={partition: replace(state, log_start_offset=offset)})
 
 
 async def delete_records(log: ShardLog, place: SegmentPlace, partition: int, before_offset: int) -> ShardManifest:
