@@ -79,10 +79,10 @@ class Collector:
         return max(rested_ms, min(ripe_ms)) if ripe_ms else None
 
     async def run(self, log: ShardLog) -> ShardManifest | None:
-        """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that it appended, which does not
-        name them any more; None if it appended none. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or version is damaged:
-        its objects stay, everything else is collected, and the next run is due a grace later. Running again is always
-        right."""
+        """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that it appended, which does
+        not name them any more; None if it appended none. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or
+        version is damaged: its objects stay, everything else is collected, and the next run is due a grace later.
+        Running again is always right."""
         manifest = await log.newest()
         self._sightings.see(manifest.version)
         collected, fault = await self._collect_garbage(log, manifest)
