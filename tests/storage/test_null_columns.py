@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.storage.record_tables import WEB, Payload, record_table
+from tests.storage.record_tables import Payload, record_table
+from tests.storage.topic_segments import made_segment, span_in
 
 from tidelog.storage.parquet.column_pages import holds_only_nulls
-from tidelog.storage.segments.segment_codec import decode_segment_footer, encode_segment
-from tidelog.storage.segments.segment_slice import Wanted, decode_slice
+from tidelog.storage.parquet.parquet_format import decode_footer
+from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span
+from tidelog.storage.segments.span_groups import span_groups
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 
-KEY_LEAF, HEADERS_LEAF = 2, 4
+KEY_LEAF, HEADERS_LEAF = 3, 5
 HEADER = {"key": "h", "value": b"1"}
 EMPTY_HEADER = {"key": "", "value": None}
 
@@ -17,17 +20,18 @@ EMPTY_HEADER = {"key": "", "value": None}
 def absent(payloads: list[Payload]) -> tuple[bool, bool]:
     """Whether keys and headers are reported absent. Also checks that a slice of them equals what was written."""
     table = record_table(range(len(payloads)), payloads)
-    encoded = encode_segment("web", WEB, table, "cd" * 16)
+    encoded = made_segment({0: table})
     key, body = encoded.segment.key, memoryview(bytes(encoded.body))
-    footer = decode_segment_footer(key, body, len(body))
-    told = [True, True]
-    for group in footer.row_groups:
+    footer = decode_footer(key, SEGMENT_FLAVOR, body, len(body))
+    told, first = [True, True], 0
+    for each in span_groups(footer, span_in(encoded.segment, 0)):
+        group = each.group
         data = body[group.start : group.end]
         for place, leaf in enumerate((KEY_LEAF, HEADERS_LEAF)):
             told[place] &= holds_only_nulls(footer.metadata, group.index, leaf, data, group.start)
-        first = group.bounds[0][0]
-        few = decode_slice(key, footer, group, data, Wanted(first, 1, 1))
+        few = decode_span(StoredGroups(key, footer, data, group.start), [each], Wanted(0, first, 1, 1))
         assert few.equals(table.slice(first, few.num_rows))
+        first += group.rows
         assert few.schema.equals(table.schema)
     return told[0], told[1]
 
@@ -58,9 +62,9 @@ def test_the_same_in_every_record_is_not_taken_for_nothing(headers: list[dict[st
 
 
 def test_bytes_that_are_no_compressed_page_are_left_to_the_reader() -> None:
-    encoded = encode_segment("web", WEB, record_table(range(100), [(None, b"v", None)] * 100), "cd" * 16)
+    encoded = made_segment({0: record_table(range(100), [(None, b"v", None)] * 100)})
     body = bytearray(bytes(encoded.body))
-    footer = decode_segment_footer(encoded.segment.key, bytes(body), len(body))
+    footer = decode_footer(encoded.segment.key, SEGMENT_FLAVOR, bytes(body), len(body))
     group = footer.row_groups[0]
     column = footer.metadata.row_group(0).column(KEY_LEAF)
     end = column.data_page_offset + column.total_compressed_size

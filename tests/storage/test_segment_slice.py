@@ -10,14 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.record_tables import WEB, record_table
+from tests.storage.record_tables import record_table
+from tests.storage.topic_segments import PLACE, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values
-from tidelog.storage.parquet.parquet_format import Footer
+from tidelog.storage.parquet.parquet_format import Footer, decode_footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
-from tidelog.storage.segments.segment_codec import decode_segment, decode_segment_footer, encode_segment
-from tidelog.storage.segments.segment_slice import Wanted, choose_pages, decode_slice, offset_by_timestamp
+from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, choose_pages, decode_span, offset_by_timestamp
+from tidelog.storage.segments.span_groups import SpanGroup, span_groups
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment
 
 OFFSETS = [offset for offset in range(1_000, 25_000) if offset % 7]
 _DRAW = random.Random(3)
@@ -32,16 +34,25 @@ TABLE = record_table(
         for n in OFFSETS
     ],
 )
-ENCODED = encode_segment("web", WEB, TABLE, "cd" * 16)
+PARTITION, BEFORE = 4, 700
+ENCODED = made_segment({2: record_table(range(BEFORE)), PARTITION: TABLE, 5: record_table(range(900))}, ends=None)
 KEY, BODY = ENCODED.segment.key, bytes(ENCODED.body)
-FOOTER: Footer = decode_segment_footer(KEY, BODY, len(BODY))
-[GROUP] = FOOTER.row_groups
+FOOTER: Footer = decode_footer(KEY, SEGMENT_FLAVOR, BODY, len(BODY))
+[PART] = span_groups(FOOTER, span_in(ENCODED.segment, PARTITION))
+GROUP = PART.group
 DATA = memoryview(BODY)[GROUP.start : GROUP.end]
+ROWS = BEFORE + TABLE.num_rows + 900
 ALL = 1 << 40
 
 
+def sliced(offset: int, bytes_max: int, records_max: int, data: memoryview = DATA) -> pa.Table:
+    """Records of the span, as the part of the row group that it is."""
+    wanted = Wanted(PARTITION, offset, bytes_max, records_max)
+    return decode_span(StoredGroups(KEY, FOOTER, data, GROUP.start), [PART], wanted)
+
+
 def column() -> pq.ColumnChunkMetaData:
-    return FOOTER.metadata.row_group(0).column(3)
+    return FOOTER.metadata.row_group(0).column(4)
 
 
 def pages() -> list[ColumnPage]:
@@ -56,7 +67,7 @@ def pages() -> list[ColumnPage]:
     records_max=st.one_of(st.integers(1, 30_000), st.just(ALL)),
 )
 def test_a_slice_is_what_the_whole_has_from_there_on(offset: int, bytes_max: int, records_max: int) -> None:
-    records = decode_slice(KEY, FOOTER, GROUP, DATA, Wanted(offset, bytes_max, records_max))
+    records = sliced(offset, bytes_max, records_max)
     first = int(np.searchsorted(OFFSETS, offset))
     assert records.equals(TABLE.slice(first, records.num_rows))
     left = TABLE.num_rows - first
@@ -66,7 +77,7 @@ def test_a_slice_is_what_the_whole_has_from_there_on(offset: int, bytes_max: int
 
 def test_a_few_records_take_one_page_of_several() -> None:
     assert len(pages()) >= 4
-    records = decode_slice(KEY, FOOTER, GROUP, DATA, Wanted(OFFSETS[9_000], 1, ALL))
+    records = sliced(OFFSETS[9_000], 1, ALL)
     assert 0 < records.num_rows <= max(page.rows for page in pages())
 
 
@@ -74,17 +85,18 @@ def test_pages_meet_and_fill_their_column() -> None:
     found = pages()
     assert [page.first_row for page in found[1:]] == [page.next_row for page in found[:-1]]
     assert [page.start for page in found[1:]] == [page.end for page in found[:-1]]
-    assert found[-1].next_row == TABLE.num_rows
+    assert found[-1].next_row == ROWS
     assert found[-1].end - found[0].start == column().total_compressed_size
 
 
 def test_any_neighbouring_pages_decode_to_their_rows() -> None:
     found = pages()
+    rows = decode_topic_segment(ENCODED.segment, PLACE, BODY)["value"]
     for first in range(len(found)):
         for last in range(first, len(found)):
             chosen = found[first : last + 1]
             values = decode_values(chosen, DATA)
-            expected = TABLE["value"].slice(chosen[0].first_row, chosen[-1].next_row - chosen[0].first_row)
+            expected = rows.slice(chosen[0].first_row, chosen[-1].next_row - chosen[0].first_row)
             assert values.equals(expected)
 
 
@@ -96,6 +108,7 @@ PAGES = tuple(
 @pytest.mark.parametrize(
     ("row", "bytes_max", "records_max", "chosen"),
     [
+        (38, ALL, ALL, [3, 4]),
         (0, 1, ALL, [0]),
         (9, 100, ALL, [0]),
         (9, 101, ALL, [0, 1]),
@@ -110,13 +123,25 @@ PAGES = tuple(
 def test_pages_are_chosen_until_they_hold_what_is_wanted(
     row: int, bytes_max: int, records_max: int, chosen: list[int]
 ) -> None:
-    assert list(choose_pages(PAGES, row, Wanted(0, bytes_max, records_max))) == [PAGES[n] for n in chosen]
+    wanted = Wanted(PARTITION, 0, bytes_max, records_max)
+    assert list(choose_pages(PAGES, row, 50, wanted)) == [PAGES[n] for n in chosen]
+
+
+def test_no_page_is_decoded_beyond_the_rows_of_the_partition() -> None:
+    assert list(choose_pages(PAGES, 12, 20, Wanted(PARTITION, 0, ALL, ALL))) == [PAGES[1]]
+    assert list(choose_pages(PAGES, 12, 21, Wanted(PARTITION, 0, ALL, ALL))) == [PAGES[1], PAGES[2]]
 
 
 def test_the_first_offset_at_a_time_is_found_without_the_values() -> None:
     times = TABLE["timestamp"].cast(pa.int64()).to_pylist()
-    assert offset_by_timestamp(KEY, FOOTER, GROUP, DATA, times[500]) == OFFSETS[500]
-    assert offset_by_timestamp(KEY, FOOTER, GROUP, DATA, times[-1] + 1) is None
+    stored = StoredGroups(KEY, FOOTER, DATA, GROUP.start)
+
+    def first_at(timestamp_ms: int, offset: int) -> int | None:
+        return offset_by_timestamp(stored, PART, Wanted(PARTITION, offset, 1, 1), timestamp_ms)
+
+    assert first_at(times[500], 0) == OFFSETS[500]
+    assert first_at(times[500], OFFSETS[600]) == OFFSETS[600]
+    assert first_at(times[-1] + 1, 0) is None
 
 
 def test_a_flip_is_noticed_in_a_page_that_is_not_asked_for() -> None:
@@ -124,7 +149,7 @@ def test_a_flip_is_noticed_in_a_page_that_is_not_asked_for() -> None:
     flipped = bytearray(DATA)
     flipped[middle] ^= 1
     with pytest.raises(Corrupt, match="row group 0 does not have its checksum"):
-        decode_slice(KEY, FOOTER, GROUP, memoryview(bytes(flipped)), Wanted(OFFSETS[0], 1, 1))
+        sliced(OFFSETS[0], 1, 1, memoryview(bytes(flipped)))
 
 
 def test_values_with_a_dictionary_are_decoded_whole() -> None:
@@ -158,5 +183,7 @@ def test_a_header_that_lies_is_damage(lie: bytes) -> None:
         column_pages(column(), memoryview(bytes(lied)), GROUP.start)
 
 
-def test_the_sample_is_a_segment() -> None:
-    assert decode_segment(KEY, BODY).equals(TABLE)
+def test_offsets_outside_the_limits_of_the_span_are_damage() -> None:
+    narrow = SpanGroup(GROUP, PART.first_row, PART.end_row, PART.base_offset + 1, PART.last_offset)
+    with pytest.raises(Corrupt, match="which its manifest or its statistics exclude"):
+        decode_span(StoredGroups(KEY, FOOTER, DATA, GROUP.start), [narrow], Wanted(PARTITION, 0, ALL, ALL))

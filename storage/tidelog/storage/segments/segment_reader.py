@@ -100,7 +100,7 @@ class SegmentReader:
         wanted = Wanted(found.span.partition, offset, bytes_max, records_max)
         first_group = 0
         while groups := plan_groups(tail.footer, found, offset, bytes_max, records_max, first_group):
-            keep = len(groups) == 1 and wanted.is_part_of(groups[0])
+            keep = len(groups) == 1 and (groups[0].shared or wanted.is_part_of(groups[0]))
             stored = await self._stored(found.segment, tail, groups, keep=keep)
             records = await asyncio.to_thread(decode_span, stored, groups, wanted)
             if records.num_rows:
