@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.storage.record_tables import WEB
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.upkeep.merge_plan import (
-    FAN_IN_MAX,
-    FAN_IN_MIN,
-    FINAL_LEVEL,
-    Merge,
-    fan_in,
-    merge_due_at_ms,
-    merged,
-    plan_merge,
-)
+from tidelog.storage.manifests.segment_list import SegmentList, columns_of
+from tidelog.storage.manifests.shard_values import ColdState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicBase, TopicState
+from tidelog.storage.upkeep import merge_plan
+from tidelog.storage.upkeep.merge_plan import FAN_IN_MAX, FAN_IN_MIN, Merge, merged
 from tidelog.storage.upkeep.rules import DAY_MS, UpkeepRules
+from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, runs_of, segments_of_runs
 
 KIB, MIB = 1 << 10, 1 << 20
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 T0 = 1_760_000_000_000
 RULES = UpkeepRules(segment_bytes=128 * MIB, segment_ms=7 * DAY_MS)
+MEMORY_BYTES = 1 << 40
+"""So much that it bounds nothing."""
 
 
-def segment(at: int, size_bytes: int, *, level: int = 0, ms: int = T0, records: int = 10) -> Segment:
-    """The segment at position `at`; its offsets follow from that, ten per position."""
-    base = 10 * at
-    return Segment(
-        f"s{at}-{level}", base, base + records - 1, records, size_bytes, ms, ms, "", 8 * size_bytes, level, ms
-    )
+def segment(run: int, size_bytes: int, *, level: int = 0, ms: int = T0, records: int = 10) -> TopicSegment:
+    """The only segment of `run`; its offsets in partition 0 follow from that, ten per run."""
+    span = SegmentSpan(0, 10 * run, 10 * run + records - 1, records, 8 * size_bytes)
+    return TopicSegment(f"s{run}-{level}", run, level, size_bytes, "", ms, ms, ms, (span,))
 
 
-def manifest(segments: Sequence[Segment], **changes: int) -> Manifest:
-    return replace(
-        Manifest(WEB), segments=tuple(segments), cold_end=segments[-1].next_offset if segments else 0, **changes
-    )
+def topic(segments: Sequence[TopicSegment], *, clean_end: int = 0, stored: int = 0) -> TopicState:
+    """A topic with `segments`, of which the first `stored` are in its list."""
+    base = TopicBase(columns_of(segments[:stored]))
+    cold_end = segments[-1].spans[0].next_offset if segments else 0
+    states = {0: ColdState(cold_end=cold_end, clean_end=clean_end)}
+    next_run = segments[-1].run + 1 if segments else 0
+    return TopicState("web", next_run, None, base, added=tuple(segments[stored:]), partitions=states)
 
 
-def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> list[Segment]:
+def plan_merge(at: TopicState, rules: UpkeepRules, now_ms: int, memory_bytes: int = MEMORY_BYTES) -> Merge | None:
+    return merge_plan.plan_merge(at, rules, memory_bytes, now_ms)
+
+
+def merge_due_at_ms(at: TopicState, rules: UpkeepRules, now_ms: int, memory_bytes: int = MEMORY_BYTES) -> int | None:
+    return merge_plan.merge_due_at_ms(at, rules, memory_bytes, now_ms)
+
+
+def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> list[TopicSegment]:
     return [segment(at, size_bytes, ms=T0 + at * every_ms) for at in range(count)]
 
 
@@ -54,17 +59,19 @@ def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> 
 
 @dataclass
 class Life:
-    """A partition whose archiver adds a segment of `size_bytes` every `every_ms`; due merges happen immediately. Final
-    segments are a fifth smaller than their inputs."""
+    """A topic whose archiver adds a run of `size_bytes` every `every_ms`; due merges happen immediately. Final segments
+    are a fifth smaller than their inputs."""
 
     size_bytes: int
     every_ms: int
     rules: UpkeepRules = RULES
+    memory_bytes: int = MEMORY_BYTES
     now_ms: int = T0
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[TopicSegment] = field(default_factory=list)
     archived_bytes: int = 0
     written_bytes: int = 0
     small_max: int = 0
+    inputs_max: int = 0
 
     def run(self, passes: int) -> None:
         for at in range(passes):
@@ -76,22 +83,25 @@ class Life:
             self.small_max = max(self.small_max, sum(s.level < FINAL_LEVEL for s in self.segments))
 
     def _merge(self) -> None:
-        while merge := plan_merge(manifest(self.segments), self.rules, self.now_ms):
-            output = self._output(merge)
+        while merge := plan_merge(topic(self.segments), self.rules, self.now_ms, self.memory_bytes):
+            inputs = [s for s in self.segments if merge.first_run <= s.run <= merge.last_run]
+            self.inputs_max = max(self.inputs_max, len(inputs))
+            output = self._output(inputs, merge.level)
             self.written_bytes += output.raw_bytes
-            self.segments = list(merged(manifest(self.segments), merge.segments, output))
+            at = self.segments.index(inputs[0])
+            self.segments[at : at + len(inputs)] = [output]
 
-    def _output(self, merge: Merge) -> Segment:
-        inputs = merge.segments
-        raw_bytes = sum(s.raw_bytes for s in inputs)
+    def _output(self, inputs: Sequence[TopicSegment], level: int) -> TopicSegment:
+        spans = [segment.spans[0] for segment in inputs]
+        raw_bytes = sum(span.raw_bytes for span in spans)
+        records = sum(span.records for span in spans)
         return replace(
-            inputs[0],
+            inputs[-1],
             key=f"{inputs[0].key}-{inputs[-1].key}",
-            last_offset=inputs[-1].last_offset,
-            records=sum(s.records for s in inputs),
-            size_bytes=raw_bytes // 10 if merge.level == FINAL_LEVEL else raw_bytes // 8,
-            raw_bytes=raw_bytes,
-            level=merge.level,
+            spans=(SegmentSpan(0, spans[0].base_offset, spans[-1].last_offset, records, raw_bytes),),
+            size_bytes=raw_bytes // 10 if level == FINAL_LEVEL else raw_bytes // 8,
+            level=level,
+            archived_at_ms=inputs[0].archived_at_ms,
         )
 
     @property
@@ -105,7 +115,7 @@ LIVES = {
     "300 KiB a pass": (300 * KIB, MINUTE_MS, 5_000, 2 * 24 + 2),
     "50 KiB a pass": (50 * KIB, 10 * MINUTE_MS, 5_000, 2 * 32 + 2),
     "2 KiB every ten minutes for ten weeks": (2 * KIB, 10 * MINUTE_MS, 10_080, 2 * 32 + 2),
-    "2 KiB a minute": (2 * KIB, MINUTE_MS, 11_000, 2 * 101 + 2),
+    "2 KiB every five minutes": (2 * KIB, 5 * MINUTE_MS, 4_500, 2 * 45 + 2),
     "2 KiB a day for ten years": (2 * KIB, DAY_MS, 3_650, 8),
 }
 
@@ -118,7 +128,8 @@ def test_over_a_long_life_records_are_written_thrice_at_most_and_small_segments_
     life.run(passes)
     assert life.amplification <= 3
     assert life.small_max <= small_max
-    assert [s.base_offset for s in life.segments[1:]] == [s.next_offset for s in life.segments[:-1]]
+    spans = [s.spans[0] for s in life.segments]
+    assert [span.base_offset for span in spans[1:]] == [span.next_offset for span in spans[:-1]]
     finals = [s for s in life.segments if s.level == FINAL_LEVEL]
     for final in finals[1:]:  # before the first final segment, its size is not known
         within_ms = final.records // 10 * every_ms
@@ -135,61 +146,90 @@ def test_a_rate_that_changes_leaves_few_small_segments_all_the_same() -> None:
     life = Life(2 * KIB, DAY_MS)
     life.run(30)
     life.every_ms, life.size_bytes = 5_000, 1 * KIB
-    life.run(3_000)
+    life.run(1_500)
     assert life.amplification <= 3
     assert life.small_max <= 2 * FAN_IN_MAX
+
+
+def test_with_little_memory_merges_take_few_runs_and_records_are_written_thrice_all_the_same() -> None:
+    """Eight inputs of a row group fit: eight times eight passes make a final run."""
+    life = Life(MIB, MINUTE_MS, memory_bytes=128 * MIB)
+    life.run(2_000)
+    assert life.inputs_max == 8
+    assert life.amplification <= 3
+    assert life.small_max <= 18
+    finals = [s for s in life.segments if s.level == FINAL_LEVEL]
+    assert all(final.raw_bytes >= 8 * 8 * 8 * MIB for final in finals)
 
 
 # ---- when, and which
 
 
-def test_nothing_is_due_for_a_single_segment_or_final_ones() -> None:
-    for segments in ([], small(1), [segment(0, MIB, level=2), segment(1, MIB, level=2)], [segment(0, 200 * MIB)]):
-        assert merge_due_at_ms(manifest(segments), RULES, T0 + 10**15) is None
-        assert plan_merge(manifest(segments), RULES, T0 + 10**15) is None
+def test_nothing_is_due_for_a_single_run_or_final_ones() -> None:
+    for segments in (
+        [],
+        small(1),
+        [segment(0, MIB, level=2), segment(1, MIB, level=2)],
+        [segment(0, 200 * MIB, level=1)],
+    ):
+        assert merge_due_at_ms(topic(segments), RULES, T0 + 10**15) is None
+        assert plan_merge(topic(segments), RULES, T0 + 10**15) is None
 
 
-def test_a_few_small_segments_wait_until_the_first_is_as_old_as_segment_ms() -> None:
-    two = manifest([segment(0, MIB, ms=T0), segment(1, MIB, ms=T0 + HOUR_MS)])
+def test_a_pass_of_full_size_is_made_final_alone_and_skips_level_1() -> None:
+    whole = topic([segment(0, 128 * MIB), segment(1, MIB)])
+    assert plan_merge(whole, RULES, T0) == Merge(0, 0, FINAL_LEVEL)
+    assert merge_due_at_ms(whole, RULES, T0) == T0
+
+
+def test_a_rewrite_by_compaction_of_full_size_stays_until_the_next_one() -> None:
+    """The next compaction writes it again; so do not merge it with each small run that follows."""
+    segments = [segment(0, 128 * MIB), segment(1, MIB), segment(2, MIB)]
+    late = T0 + RULES.segment_ms
+    assert plan_merge(topic(segments), replace(RULES, compacts=True), late) == Merge(1, 2, FINAL_LEVEL)
+
+
+def test_a_few_small_runs_wait_until_the_first_is_as_old_as_segment_ms() -> None:
+    two = topic([segment(0, MIB, ms=T0), segment(1, MIB, ms=T0 + HOUR_MS)])
     due = T0 + RULES.segment_ms
     assert merge_due_at_ms(two, RULES, T0 + HOUR_MS) == due
     assert plan_merge(two, RULES, due - 1) is None
-    assert plan_merge(two, RULES, due) == Merge(two.segments, FINAL_LEVEL)
+    assert plan_merge(two, RULES, due) == Merge(0, 1, FINAL_LEVEL)
     assert merge_due_at_ms(two, RULES, due + 5) == due + 5
 
 
 def test_where_no_time_of_archiving_is_known_the_records_say_how_old_they_are() -> None:
-    two = manifest([replace(one, archived_at_ms=0) for one in small(2)])
+    two = topic([replace(one, archived_at_ms=0) for one in small(2)])
     assert merge_due_at_ms(two, RULES, T0) == T0 + RULES.segment_ms
 
 
 def test_level_0_is_gathered_by_fan_ins() -> None:
-    one_less = small(FAN_IN_MIN - 1, MIB)
-    assert plan_merge(manifest(one_less), RULES, T0) is None
-    gathered = plan_merge(manifest(small(FAN_IN_MIN, MIB)), RULES, T0)
-    assert gathered == Merge(tuple(small(FAN_IN_MIN, MIB)), 1)
+    assert plan_merge(topic(small(FAN_IN_MIN - 1, MIB)), RULES, T0) is None
+    assert plan_merge(topic(small(FAN_IN_MIN, MIB)), RULES, T0) == Merge(0, FAN_IN_MIN - 1, 1)
 
 
 def test_level_0_with_a_fourth_of_a_final_segment_waits_for_the_rest() -> None:
-    assert plan_merge(manifest(small(60, 2 * MIB)), RULES, T0) is None
-    assert plan_merge(manifest(small(64, 2 * MIB)), RULES, T0) == Merge(tuple(small(64, 2 * MIB)), FINAL_LEVEL)
+    assert plan_merge(topic(small(60, 2 * MIB)), RULES, T0) is None
+    assert plan_merge(topic(small(64, 2 * MIB)), RULES, T0) == Merge(0, 63, FINAL_LEVEL)
 
 
-def test_a_final_segment_takes_as_many_as_it_needs() -> None:
+def test_a_final_run_takes_as_many_as_it_needs() -> None:
     levels = [segment(0, 60 * MIB, level=1), segment(1, 50 * MIB, level=1), segment(2, 30 * MIB), segment(3, 9 * MIB)]
-    assert plan_merge(manifest(levels), RULES, T0) == Merge(tuple(levels[:3]), FINAL_LEVEL)
+    assert plan_merge(topic(levels), RULES, T0) == Merge(0, 2, FINAL_LEVEL)
 
 
-def test_how_well_final_segments_are_compressed_is_reckoned_with() -> None:
-    final = replace(segment(0, 128 * MIB, level=2), raw_bytes=12_800 * MIB)  # a hundredth; the small ones an eighth
+@pytest.mark.parametrize("stored", [0, 1, 3])
+def test_how_well_final_segments_are_compressed_is_reckoned_with(stored: int) -> None:
+    final = segment(0, 128 * MIB, level=2)
+    final = replace(final, spans=(replace(final.spans[0], raw_bytes=12_800 * MIB),))  # a hundredth; others an eighth
     levels = [final, segment(1, 64 * MIB, level=1), segment(2, 64 * MIB, level=1)]
-    assert plan_merge(manifest(levels), RULES, T0) is None
+    assert plan_merge(topic(levels, stored=stored), RULES, T0) is None
 
 
 def test_too_many_of_level_1_become_a_final_one() -> None:
-    run = [segment(at, 100, level=1) for at in range(FAN_IN_MAX)]
-    assert plan_merge(manifest(run[1:]), RULES, T0) is None
-    assert plan_merge(manifest(run), RULES, T0) == Merge(tuple(run), FINAL_LEVEL)
+    runs = [segment(at, 100, level=1) for at in range(FAN_IN_MAX)]
+    assert plan_merge(topic(runs[1:]), RULES, T0) is None
+    assert plan_merge(topic(runs), RULES, T0) == Merge(0, FAN_IN_MAX - 1, FINAL_LEVEL)
 
 
 @pytest.mark.parametrize(
@@ -197,24 +237,50 @@ def test_too_many_of_level_1_become_a_final_one() -> None:
     [(50 * KIB, 1, 52), (2 * KIB, 10 * MINUTE_MS, 32), (MIB, 1, FAN_IN_MIN), (10, 1, FAN_IN_MAX), (KIB, 0, 363)],
 )
 def test_the_fan_in_is_the_root_of_how_many_make_a_final_segment(size_bytes: int, every_ms: int, expected: int) -> None:
-    assert fan_in(small(5, size_bytes, every_ms), RULES) == expected
+    runs = runs_of(SegmentList(added=tuple(small(5, size_bytes, every_ms))))
+    assert merge_plan.fan_in(runs, RULES) == expected
 
 
-def test_nothing_is_merged_across_the_clean_end_or_across_a_final_segment() -> None:
+def test_nothing_is_merged_across_the_clean_end_or_across_a_final_run() -> None:
     late = T0 + 10 * RULES.segment_ms
     three = small(3)
-    assert plan_merge(manifest(three, clean_end=20), RULES, late) == Merge(tuple(three[:2]), FINAL_LEVEL)
-    assert plan_merge(manifest(three, clean_end=10), RULES, late) == Merge(tuple(three[1:]), FINAL_LEVEL)
-    across = [segment(0, KIB), segment(1, KIB), segment(2, KIB)]
-    assert plan_merge(manifest(across, clean_end=15), RULES, late) is None
-    apart = [segment(0, KIB), segment(1, KIB, level=2), segment(2, KIB)]
-    assert plan_merge(manifest(apart), RULES, late) is None
+    assert plan_merge(topic(three, clean_end=20), RULES, late) == Merge(0, 1, FINAL_LEVEL)
+    assert plan_merge(topic(three, clean_end=10), RULES, late) == Merge(1, 2, FINAL_LEVEL)
+    for stored in (0, 3):
+        apart = [segment(0, KIB), segment(1, KIB, level=2), segment(2, KIB)]
+        assert plan_merge(topic(apart, stored=stored), RULES, late) is None
+
+
+def test_a_run_is_cleaned_only_if_all_its_spans_are() -> None:
+    two = SegmentSpan(0, 0, 9, 10, 9), SegmentSpan(1, 0, 9, 10, 9)
+    first, second, third = (replace(one, spans=two) for one in small(3))
+    runs = [
+        first,
+        *(
+            replace(one, spans=tuple(replace(s, base_offset=10, last_offset=19) for s in two))
+            for one in (second, third)
+        ),
+    ]
+    for stored in (0, 2, 3):
+        state = replace(topic(runs, stored=stored), partitions={0: ColdState(0, 20, 20), 1: ColdState(0, 20, 10)})
+        assert plan_merge(state, RULES, T0 + 10 * RULES.segment_ms) == Merge(1, 2, FINAL_LEVEL)
 
 
 def test_the_oldest_records_are_merged_first() -> None:
     late = T0 + 10 * RULES.segment_ms
     segments = [segment(0, KIB), segment(1, KIB), segment(2, MIB, level=2), segment(3, KIB), segment(4, KIB)]
-    assert plan_merge(manifest(segments), RULES, late) == Merge(tuple(segments[:2]), FINAL_LEVEL)
+    assert plan_merge(topic(segments), RULES, late) == Merge(0, 1, FINAL_LEVEL)
+
+
+def test_a_plan_is_quick_in_a_topic_of_a_hundred_thousand_final_segments() -> None:
+    final = [segment(at, MIB, level=2) for at in range(100_000)]
+    state = topic([*final, segment(100_000, MIB), segment(100_001, MIB)], stored=100_000)
+    late = T0 + 10 * RULES.segment_ms
+    assert plan_merge(state, RULES, late) == Merge(100_000, 100_001, FINAL_LEVEL)
+    began_s = time.process_time()
+    for _ in range(20):
+        merge_due_at_ms(state, RULES, late)
+    assert time.process_time() - began_s < 20 * 0.02
 
 
 # ---- its place in the latest manifest
@@ -222,23 +288,28 @@ def test_the_oldest_records_are_merged_first() -> None:
 
 def test_the_output_takes_the_place_of_its_inputs_in_a_version_that_grew() -> None:
     four = small(4)
-    output = replace(four[1], key="new", last_offset=four[2].last_offset, level=1)
-    assert merged(manifest(four), four[1:3], output) == (four[0], output, four[3])
+    output = replace(four[2], key="new", level=1)
+    for stored in range(5):
+        change = merged(topic(four, stored=stored), four[1:3], [output])
+        assert (change.removed, change.added) == (("s1-0", "s2-0"), (output,))
 
 
-@pytest.mark.parametrize("left", [[0, 1, 3], [0, 1], [3], [0, 2, 1, 3]], ids=str)
+@pytest.mark.parametrize("left", [[0, 1, 3], [0, 1], [3], []], ids=str)
 def test_inputs_that_left_the_manifest_are_a_conflict(left: list[int]) -> None:
     four = small(4)
+    for stored in range(len(left) + 1):
+        with pytest.raises(Conflict):
+            merged(topic([four[at] for at in left], stored=stored), four[1:3], [four[1]])
     with pytest.raises(Conflict):
-        merged(manifest([four[at] for at in left]), four[1:3], four[1])
+        merged(None, four[1:3], [four[1]])
 
 
 def test_a_clean_end_that_moved_between_inputs_is_a_conflict() -> None:
     four = small(4)
     with pytest.raises(Conflict, match="compaction"):
-        merged(manifest(four, clean_end=20), four[1:3], four[1])
-    for clean_end in (10, 30):
-        assert len(merged(manifest(four, clean_end=clean_end), four[1:3], four[1])) == 3
+        merged(topic(four, clean_end=20), four[1:3], [four[1]])
+    for clean_end in (10, 30, 40):
+        assert merged(topic(four, clean_end=clean_end), four[1:3], [four[1]]).added == (four[1],)
 
 
 # ---- whatever the manifest
@@ -248,24 +319,30 @@ _segments = st.lists(
 )
 
 
-@given(parts=_segments, clean=st.integers(0, 80), later_ms=st.integers(0, 20 * DAY_MS))
+@given(
+    parts=_segments,
+    clean=st.integers(0, 80),
+    later_ms=st.integers(0, 20 * DAY_MS),
+    stored=st.integers(0, 80),
+    memory_bytes=st.sampled_from([1, 128 * MIB, MEMORY_BYTES]),
+)
 @settings(max_examples=300, deadline=None)
 def test_a_merge_takes_neighbours_of_lower_levels_and_is_due_exactly_when_planned(
-    parts: list[tuple[int, int, int]], clean: int, later_ms: int
+    parts: list[tuple[int, int, int]], clean: int, later_ms: int, stored: int, memory_bytes: int
 ) -> None:
     segments = [segment(at, size, level=level, ms=T0 + ms) for at, (size, level, ms) in enumerate(parts)]
-    before = manifest(segments, clean_end=10 * min(clean, len(segments)))
+    before = topic(segments, clean_end=10 * min(clean, len(segments)), stored=stored)
     now_ms = T0 + later_ms
-    merge, due_at_ms = plan_merge(before, RULES, now_ms), merge_due_at_ms(before, RULES, now_ms)
-    assert (merge is not None) == (due_at_ms is not None and due_at_ms <= now_ms)
-    if merge is None:
+    merge, due_at_ms = (decide(before, RULES, now_ms, memory_bytes) for decide in (plan_merge, merge_due_at_ms))
+    assert isinstance(merge, Merge) == (due_at_ms is not None and due_at_ms <= now_ms)
+    if not isinstance(merge, Merge):
         if due_at_ms is not None:
-            assert plan_merge(before, RULES, due_at_ms) is not None
+            assert plan_merge(before, RULES, due_at_ms, memory_bytes) is not None
         return
-    places = [segments.index(one) for one in merge.segments]
-    assert places == list(range(places[0], places[0] + len(places)))
-    assert len(places) >= 2
-    assert max(one.level for one in merge.segments) < merge.level <= FINAL_LEVEL
-    sides = {one.next_offset <= before.clean_end for one in merge.segments}
-    assert len(sides) == 1
-    assert all(one.next_offset == other.base_offset for one, other in itertools.pairwise(merge.segments))
+    taken = segments_of_runs(before.segments, merge.first_run, merge.last_run)
+    assert taken == segments[merge.first_run : merge.last_run + 1]
+    assert len(taken) >= 2 or taken[0].level == 0
+    assert max(one.level for one in taken) < merge.level <= FINAL_LEVEL
+    assert len({one.run < clean for one in taken}) == 1
+    if memory_bytes == 128 * MIB:
+        assert sum(min(one.raw_bytes, 8 * MIB) for one in taken[:-1]) <= 64 * MIB

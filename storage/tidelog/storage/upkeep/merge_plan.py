@@ -1,31 +1,37 @@
-"""Plans merging, purely, from the manifest: which neighbouring segments of a partition become one, and when.
+"""Plans merging, purely, from the manifest: which neighbouring runs of a topic in a shard become one, and when.
 
-The archiver writes one small segment per pass. These are merged upward in two levels:
+The archiver writes one small run per pass. These are merged upward in two levels:
 
     level 0   written by the archiver
     level 1   a fan-in of level 0: intermediate
-    level 2   final: `segment_bytes`, or all of `segment_ms`; never merged again
+    level 2   final: segments of `segment_bytes`, or all of `segment_ms`; never merged again
 
-A merge only takes segments below level 2 and makes one of a higher level than all its inputs. So a record is written by
-the archiver and at most twice again: **write amplification is at most 3**, by construction.
+A merge takes whole runs below level 2 and makes one run of a higher level than all its inputs. So a record is written
+by the archiver and at most twice again: **write amplification is at most 3**, by construction.
 
 When a merge is due
 -------------------
-1. Neighbours that are not final reach `segment_bytes` together: they become a final segment. If enough level 0 arrives
-   quickly, it skips the level in between, and is written twice in all.
-2. The oldest of them was archived `segment_ms` ago: all of them become a final segment, whatever their size (as Kafka
-   rolls its active segment).
-3. There is a fan-in of level 0: it becomes a segment of level 1, unless it has a fourth of `segment_bytes` already, and
+1. Neighbours that are not final reach `segment_bytes` together: they become a final run. A single pass of that size is
+   rewritten alone, for its compression. If enough level 0 arrives quickly, it skips the level in between, and is
+   written twice in all.
+2. The oldest of them was archived `segment_ms` ago: all of them become a final run, whatever their size (as Kafka rolls
+   its active segment).
+3. There is a fan-in of level 0: it becomes a run of level 1, unless it has a fourth of `segment_bytes` already, and
    waits for rule 1.
 
-The number of small segments in a partition ------------------------------------------- Of *N* level-0 segments that
-make a final one, a fan-in of *f* leaves at most *f* of level 0 and *N / f* of level 1. The sum is smallest, 2
-sqrt(*N*), for *f* = sqrt(*N*). *N* is the number that fits into `segment_bytes`, or that arrives within `segment_ms`,
-whichever is less, estimated from the present ones. Example: a partition with one segment of 2 KB every ten minutes has
-1,008 in a week, so *f* is 32, and there are at most about 64. *f* is at least 16 and at most `FAN_IN_MAX`; rule 3's
-exception leaves 64 of level 0. If the estimate was wrong, `FAN_IN_MAX` of level 1 become a final segment.
+The number of small runs
+------------------------
+Of *N* level-0 runs that make a final one, a fan-in of *f* leaves at most *f* of level 0 and *N / f* of level 1. The sum
+is smallest, 2 sqrt(*N*), for *f* = sqrt(*N*). *N* is the number that fits into `segment_bytes`, or that arrives within
+`segment_ms`, whichever is less, estimated from the present ones. Example: a topic with 2 KB every ten minutes has 1,008
+runs in a week, so *f* is 32, and there are at most about 64. *f* is at least 16 and at most `FAN_IN_MAX`; rule 3's
+exception leaves 64 of level 0. If the estimate was wrong, `FAN_IN_MAX` of level 1 become a final run.
 
-No merge crosses the manifest's clean end: below it compaction left gaps, above it none are allowed (inv. 4).
+A merge holds a row group of each input in memory, so it takes as many runs as have room there (`INPUT_SHARE`). Where
+more runs than that wait, those with room are gathered at once, and level 1 becomes final when it fills the memory.
+
+No merge crosses the end of the runs that compaction has cleaned: before it there are gaps, after it none are allowed
+(inv. 4).
 """
 
 from __future__ import annotations
@@ -33,128 +39,179 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.manifests.shard_manifest import TopicChange
+from tidelog.storage.manifests.shard_values import TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 from tidelog.storage.upkeep.rules import UpkeepRules
+from tidelog.storage.upkeep.topic_runs import (
+    FINAL_LEVEL,
+    TopicRun,
+    are_neighbours,
+    final_ratio,
+    first_dirty_run,
+    runs_of,
+    segments_of_runs,
+)
 
-FINAL_LEVEL = 2
 FAN_IN_MIN = 16
 FAN_IN_MAX = 512
 WAITING_SHARE = 4
 """Level 0 with a fourth of a final segment's bytes waits for the rest."""
+INPUT_SHARE = 2
+"""The row groups of all inputs take at most this fraction (one in 2) of the memory."""
+RECORD_BYTES = 32
+"""What a record takes in memory beside its key and value."""
 
-Run = Sequence[Segment]
-"""Neighbours that are not final, all on the same side of the clean end."""
+Runs = Sequence[TopicRun]
+"""Neighbours that are not final, all cleaned or none."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """At least two neighbours, `segments`, become one of `level`."""
+    """The runs `first_run` to `last_run` become one of `level`."""
 
-    segments: tuple[Segment, ...]
+    first_run: int
+    last_run: int
     level: int
 
 
-def merge_due_at_ms(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
+@dataclass(frozen=True)
+class MergePolicy:
+    """The rules of a topic, the memory of the worker, and the ratio of stored bytes to raw bytes in final segments."""
+
+    rules: UpkeepRules
+    memory_bytes: int
+    ratio: float = 0.0
+
+    def final_bytes(self, run: TopicRun) -> float:
+        """The estimated stored bytes of the records of `run` in a final segment."""
+        return min(run.size_bytes, run.raw_bytes * self.ratio) if self.ratio and run.raw_bytes else run.size_bytes
+
+    def with_room(self, runs: Runs) -> Runs:
+        """The first of `runs`, at least two, of which a row group each fits in memory."""
+        held_bytes = 0
+        for count, run in enumerate(runs[:FAN_IN_MAX]):
+            held_bytes += min(run.raw_bytes + RECORD_BYTES * run.records, ROW_GROUP_RAW_BYTES)
+            if held_bytes > self.memory_bytes // INPUT_SHARE:
+                return runs[: max(2, count)]
+        return runs[:FAN_IN_MAX]
+
+
+def merge_due_at_ms(topic: TopicState, rules: UpkeepRules, memory_bytes: int, now_ms: int) -> int | None:
     """When a merge is due, `now_ms` at the earliest; None: not before another version."""
-    runs = [run for run in _runs(manifest, rules) if len(run) > 1]
-    if _due(manifest, runs, rules, now_ms):
+    stretches = list(_stretches(topic, rules))
+    if _due(topic, stretches, rules, memory_bytes, now_ms):
         return now_ms
-    return min((_since_ms(run) + rules.segment_ms for run in runs), default=None)
+    return min((_since_ms(runs) + rules.segment_ms for runs in stretches if len(runs) > 1), default=None)
 
 
-def plan_merge(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> Merge | None:
+def plan_merge(topic: TopicState, rules: UpkeepRules, memory_bytes: int, now_ms: int) -> Merge | None:
     """The merge that is due at `now_ms`, that of the oldest records first; None if none is."""
-    return _due(manifest, [run for run in _runs(manifest, rules) if len(run) > 1], rules, now_ms)
+    return _due(topic, list(_stretches(topic, rules)), rules, memory_bytes, now_ms)
 
 
-def merged(latest: Manifest, inputs: Sequence[Segment], output: Segment) -> tuple[Segment, ...]:
-    """The segments of `latest` with `output` in the place of `inputs`. Raises `Conflict` if another worker has taken
-    one of them away, or moved the clean end between them: start over."""
-    keys = [segment.key for segment in latest.segments]
-    first = keys.index(inputs[0].key) if inputs[0].key in keys else 0
-    if keys[first : first + len(inputs)] != [segment.key for segment in inputs]:
+def merged(latest: TopicState | None, inputs: Sequence[TopicSegment], outputs: Sequence[TopicSegment]) -> TopicChange:
+    """The change that puts `outputs` in the place of `inputs`. Raises `Conflict` if another worker has taken one of
+    them away, or cleaned a part of them: start over."""
+    if latest is None:
+        raise Conflict("the topic left the shard while its segments were being merged")
+    first, last = inputs[0].run, inputs[-1].run
+    keys = [segment.key for segment in inputs]
+    if [segment.key for segment in segments_of_runs(latest.segments, first, last)] != keys:
         raise Conflict("another worker replaced segments that were being merged: start over")
-    if inputs[0].base_offset < latest.clean_end < inputs[-1].next_offset:
+    if first < first_dirty_run(latest) <= last:
         raise Conflict("compaction reached segments that were being merged: start over")
-    return (*latest.segments[:first], output, *latest.segments[first + len(inputs) :])
+    return TopicChange(latest.name, tuple(keys), tuple(outputs))
 
 
-def _runs(manifest: Manifest, rules: UpkeepRules) -> Iterator[Run]:
-    """From the oldest to the newest. One pass, with almost no work for final segments, because there may be 100,000."""
-    small = [
-        (at, segment)
-        for at, segment in enumerate(manifest.segments)
-        if segment.level < FINAL_LEVEL and segment.size_bytes < rules.segment_bytes
-    ]
-    # Neighbours have the same difference between their places in the manifest and in `small`.
-    for _, neighbours in groupby(enumerate(small), lambda found: found[1][0] - found[0]):
-        run = [segment for _, (_, segment) in neighbours]
-        for _, side in groupby(run, lambda segment: _side(segment, manifest.clean_end)):
-            yield list(side)
+def _stretches(topic: TopicState, rules: UpkeepRules) -> Iterator[Runs]:
+    """From the oldest to the newest. A rewrite by compaction that is large enough stays as it is: the next compaction
+    writes it again."""
+    dirty_from = first_dirty_run(topic)
+    stretch: list[TopicRun] = []
+    for run in runs_of(topic.segments, below_level=FINAL_LEVEL):
+        before = stretch[-1].number if stretch else run.number
+        apart = (before < dirty_from) != (run.number < dirty_from) or not are_neighbours(
+            topic.segments, before, run.number
+        )
+        if stretch and apart:
+            yield stretch
+            stretch = []
+        if rules.compacts and run.size_bytes >= rules.segment_bytes:
+            if stretch:
+                yield stretch
+            stretch = []
+        else:
+            stretch.append(run)
+    if stretch:
+        yield stretch
 
 
-def _side(segment: Segment, clean_end: int) -> int:
-    """0 below the clean end, 2 above it; 1 for a segment across it, which is not merged."""
-    return 0 if segment.next_offset <= clean_end else 2 if segment.base_offset >= clean_end else 1
-
-
-def _due(manifest: Manifest, runs: Sequence[Run], rules: UpkeepRules, now_ms: int) -> Merge | None:
-    if not runs:
+def _due(
+    topic: TopicState, stretches: Sequence[Runs], rules: UpkeepRules, memory_bytes: int, now_ms: int
+) -> Merge | None:
+    if not stretches:
         return None
-    ratio = _final_ratio(manifest)
-    merges = (_full(run, rules, ratio) or _aged(run, rules, now_ms) or _gathered(run, rules, ratio) for run in runs)
-    return next((merge for merge in merges if merge), None)
+    policy = MergePolicy(rules, memory_bytes, final_ratio(topic.segments))
+    found = (_full(runs, policy) or _aged(runs, policy, now_ms) or _gathered(runs, policy) for runs in stretches)
+    return next((merge for merge in found if merge), None)
 
 
-def _full(run: Run, rules: UpkeepRules, ratio: float) -> Merge | None:
+def _merge(runs: Runs, level: int) -> Merge:
+    return Merge(runs[0].number, runs[-1].number, level)
+
+
+def _full(runs: Runs, policy: MergePolicy) -> Merge | None:
     size_bytes = 0.0
-    for count, segment in enumerate(run, start=1):
-        size_bytes += _final_bytes(segment, ratio)
-        if size_bytes >= rules.segment_bytes and count > 1:
-            return Merge(tuple(run[:count]), FINAL_LEVEL)
+    for count, run in enumerate(policy.with_room(runs), start=1):
+        size_bytes += policy.final_bytes(run)
+        if size_bytes >= policy.rules.segment_bytes and (count > 1 or run.level == 0):
+            return _merge(runs[:count], FINAL_LEVEL)
     return None
 
 
-def _aged(run: Run, rules: UpkeepRules, now_ms: int) -> Merge | None:
-    return Merge(tuple(run), FINAL_LEVEL) if now_ms >= _since_ms(run) + rules.segment_ms else None
+def _aged(runs: Runs, policy: MergePolicy, now_ms: int) -> Merge | None:
+    if len(runs) < 2 or now_ms < _since_ms(runs) + policy.rules.segment_ms:
+        return None
+    return _merge(policy.with_room(runs), FINAL_LEVEL)
 
 
-def _gathered(run: Run, rules: UpkeepRules, ratio: float) -> Merge | None:
-    if sum(segment.level for segment in run) >= FAN_IN_MAX:
-        return Merge(tuple(run), FINAL_LEVEL)
-    for level, neighbours in groupby(run, lambda segment: segment.level):
-        stretch = tuple(neighbours)[:FAN_IN_MAX]
-        if level > 0 or len(stretch) < FAN_IN_MIN or len(stretch) < fan_in(stretch, rules):
-            continue
-        if sum(_final_bytes(segment, ratio) for segment in stretch) * WAITING_SHARE < rules.segment_bytes:
-            return Merge(stretch, level + 1)
-    return None
+def _gathered(runs: Runs, policy: MergePolicy) -> Merge | None:
+    leading = policy.with_room(runs)
+    crowded = len(leading) < len(runs) and all(run.level > 0 for run in leading)
+    if crowded or sum(run.level for run in runs) >= FAN_IN_MAX:
+        return _merge(leading, FINAL_LEVEL)
+    level_0 = (list(found) for level, found in groupby(runs, lambda run: run.level) if level == 0)
+    return next(filter(None, map(partial(_fan_in_of, policy=policy), level_0)), None)
 
 
-def fan_in(stretch: Sequence[Segment], rules: UpkeepRules) -> int:
-    """How many segments like those of `stretch` (at least two) are merged into one of level 1."""
-    count = len(stretch)
-    fitting = rules.segment_bytes * count / max(1, sum(segment.size_bytes for segment in stretch))
-    spent_ms = stretch[-1].archived_at_ms - stretch[0].archived_at_ms
+def _fan_in_of(runs: Runs, policy: MergePolicy) -> Merge | None:
+    """A merge of level 0, if there is enough of it."""
+    gathered = policy.with_room(runs)
+    if len(gathered) < min(len(runs), FAN_IN_MAX):
+        return _merge(gathered, 1)  # the memory has no room for more
+    if len(gathered) < FAN_IN_MIN or len(gathered) < fan_in(gathered, policy.rules):
+        return None
+    if sum(map(policy.final_bytes, gathered)) * WAITING_SHARE >= policy.rules.segment_bytes:
+        return None
+    return _merge(gathered, 1)
+
+
+def fan_in(runs: Runs, rules: UpkeepRules) -> int:
+    """How many runs like `runs` (at least two) are merged into one of level 1."""
+    count = len(runs)
+    fitting = rules.segment_bytes * count / max(1, sum(run.size_bytes for run in runs))
+    spent_ms = runs[-1].archived_at_ms - runs[0].archived_at_ms
     coming = rules.segment_ms * (count - 1) / spent_ms if spent_ms > 0 else math.inf
     return min(FAN_IN_MAX, max(FAN_IN_MIN, math.ceil(math.sqrt(min(fitting, coming)))))
 
 
-def _final_ratio(manifest: Manifest) -> float:
-    """Stored bytes per raw byte in the newest final segment, which is compressed better than others; 0: unknown."""
-    final = next((segment for segment in reversed(manifest.segments) if segment.level == FINAL_LEVEL), None)
-    return final.size_bytes / final.raw_bytes if final and final.raw_bytes else 0.0
-
-
-def _final_bytes(segment: Segment, ratio: float) -> float:
-    """The estimated stored bytes of the records of `segment` in a final one."""
-    return min(segment.size_bytes, segment.raw_bytes * ratio) if ratio and segment.raw_bytes else segment.size_bytes
-
-
-def _since_ms(run: Run) -> int:
-    """When the oldest record of `run` was archived. Record timestamps may have any value, so they are used only if that
-    is unknown."""
-    return run[0].archived_at_ms or run[0].max_timestamp_ms
+def _since_ms(runs: Runs) -> int:
+    """When the oldest record of `runs` was archived. Record timestamps may have any value, so they are used only if
+    that is unknown."""
+    return runs[0].archived_at_ms or runs[0].max_timestamp_ms

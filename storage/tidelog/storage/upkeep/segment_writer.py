@@ -1,8 +1,8 @@
-"""Writes a segment of any size in bounded memory: records go in as tables, and become row groups of a file.
+"""Writes a segment of any size in bounded memory: tables go in, and each becomes a row group of a file.
 
-    writer = SegmentWriter(topic, topic_partition, flavor, folder)
-    writer.write(records)                               # RECORD_SCHEMA, offsets ascending over all calls
-    encoded = writer.finish(segment_id)                 # its body is a mapped file
+    writer = SegmentWriter(place, flavor, folder)
+    writer.write(records)                               # STORED_SCHEMA, sorted by (partition, offset) over all calls
+    encoded = writer.finish(segment_id, facts)          # its body is a mapped file
 
 A store takes an object's body as a whole, and a final segment has `segment.bytes`, 128 MiB by default: more than a
 broker should hold in memory, and a topic may set more. So the body is written to a spill file and mapped, and the
@@ -11,112 +11,135 @@ upload reads it from there. The system's page cache holds as much of it as there
 
 from __future__ import annotations
 
-import hashlib
 import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.storage.errors import Invalid
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.manifests.shard_upload import EncodedSegment
+from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, fill_in_checksums
-from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ParquetFlavor
-from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segment_header, name_segment, raw_bytes_of
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.segments.topic_segment import SegmentPlace, encode_header, order_fault, sha256_of
 from tidelog.storage.upkeep.spill_file import SpillFile
 
-ROW_GROUP_RAW_BYTES_MAX = 2 * ROW_GROUP_RAW_BYTES
-"""Records are held until they have this many bytes, so that every row group has at least `ROW_GROUP_RAW_BYTES`, unless
-it is the only one."""
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the segments of a run have in common."""
+
+    run: int
+    level: int
+    archived_at_ms: int
 
 
 class SegmentWriter:
     """Writes one segment. Always `close` it, finished or not. Not for two threads at once."""
 
-    def __init__(self, topic: str, topic_partition: TopicPartition, flavor: ParquetFlavor, folder: Path) -> None:
-        self._place = topic, topic_partition
+    def __init__(self, place: SegmentPlace, flavor: ParquetFlavor, folder: Path) -> None:
+        self._place = place
         self._flavor = flavor
         self._file = SpillFile(folder)
         self._sink = pa.PythonFile(cast(io.IOBase, _SpillSink(self._file)), mode="w")
         self._encoder: ParquetEncoder | None = None
-        self._held: list[pa.Table] = []
-        self._held_bytes = 0
-        self._tally = _Tally()
+        self._spans: list[SegmentSpan] = []
+        self._times_ms: list[int] = []
+        self.records = 0
+        self.raw_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What was written so far."""
+        return self._sink.tell()
 
     def write(self, records: pa.Table) -> None:
-        """Append `records`. Raises `Invalid` (offsets that do not ascend), `Unavailable` (no space for the file)."""
-        if records.num_rows == 0:
-            return
-        self._tally.add(records)
-        self._held.append(records)
-        self._held_bytes += records.nbytes
-        while self._held_bytes >= ROW_GROUP_RAW_BYTES_MAX:
-            self._write_row_group(ROW_GROUP_RAW_BYTES)
+        """Append `records`, at least one and in one chunk, as a row group. Raises `Invalid` (they are not in order),
+        `Unavailable` (no space for the file)."""
+        spans = spans_in(records)
+        fault = order_fault(spans, records)
+        if fault or (self._spans and not _follows(self._spans[-1], spans[0])):
+            raise Invalid(f"records from {spans[0]} on do not follow those before in a segment: {fault}")
+        bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
+        self._times_ms += [bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000]
+        self._spans[-1:] = joined((*self._spans[-1:], spans[0]))
+        self._spans += spans[1:]
+        self.records += records.num_rows
+        self.raw_bytes += sum(span.raw_bytes for span in spans)
+        if self._encoder is None:
+            self._encoder = ParquetEncoder(self._flavor, records, self._sink)
+        self._encoder.write(records)
 
-    def finish(self, segment_id: str) -> EncodedSegment:
+    def finish(self, segment_id: str, facts: RunFacts) -> EncodedSegment:
         """The segment of all written records, at least one."""
-        if self._held_bytes:
-            self._write_row_group(self._held_bytes)
         if self._encoder is None:
             raise Invalid("a segment holds at least one record")
-        offsets = self._tally.base_offset, self._tally.last_offset
-        ends = self._encoder.close(encode_segment_header(*self._place, *offsets, self._tally.records))
+        ends = self._encoder.close(encode_header(self._place, self._spans))
         self._sink.flush()
         body = memoryview(self._file.mapped(alterable=True))
         fill_in_checksums(body, ends)
-        segment = Segment(
-            key=name_segment(*self._place, *offsets, segment_id),
-            base_offset=self._tally.base_offset,
-            last_offset=self._tally.last_offset,
-            records=self._tally.records,
+        segment = TopicSegment(
+            key=self._place.key(segment_id),
+            run=facts.run,
+            level=facts.level,
             size_bytes=len(body),
-            min_timestamp_ms=self._tally.min_timestamp_ms,
-            max_timestamp_ms=self._tally.max_timestamp_ms,
-            sha256=hashlib.sha256(body).hexdigest(),
-            raw_bytes=self._tally.raw_bytes,
+            sha256=sha256_of(body),
+            min_timestamp_ms=min(self._times_ms),
+            max_timestamp_ms=max(self._times_ms),
+            archived_at_ms=facts.archived_at_ms,
+            spans=tuple(self._spans),
         )
-        return EncodedSegment(segment, body.toreadonly())
+        return EncodedSegment(self._place.topic_id, segment, body.toreadonly())
 
     def close(self) -> None:
         """Close the file; the body of a finished segment stays readable as long as it is referenced."""
         self._file.close()
 
-    def _write_row_group(self, about_bytes: int) -> None:
-        records = pa.concat_tables(self._held)
-        rows = max(1, round(records.num_rows * about_bytes / self._held_bytes))
-        row_group, rest = records.slice(0, rows).combine_chunks(), records.slice(rows)
-        self._held = [rest] if rest.num_rows else []
-        self._held_bytes = rest.nbytes
-        if self._encoder is None:
-            self._encoder = ParquetEncoder(self._flavor, row_group, self._sink)
-        self._encoder.write(row_group)
+
+def spans_in(records: pa.Table) -> Sequence[SegmentSpan]:
+    """The spans of rows that are sorted by partition."""
+    partitions = records["partition"].to_numpy()
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(partitions)) + 1, [len(partitions)]))
+    starts, counts = edges[:-1], np.diff(edges)
+    offsets = records["offset"].to_numpy()
+    sizes = np.add.reduceat(_raw_bytes(records), starts)
+    columns = (partitions[starts], offsets[starts], offsets[edges[1:] - 1], counts, sizes)
+    return [SegmentSpan(*facts) for facts in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-class _Tally:
-    """The totals of the written records, for the manifest."""
+def joined(spans: Iterable[SegmentSpan]) -> list[SegmentSpan]:
+    """`spans`, ordered by (partition, offset), as one for each partition."""
+    return [_join(list(parts)) for _, parts in groupby(spans, attrgetter("partition"))]
 
-    def __init__(self) -> None:
-        self.base_offset = -1
-        self.last_offset = -1
-        self.records = 0
-        self.raw_bytes = 0
-        self.min_timestamp_ms = 2**63 - 1
-        self.max_timestamp_ms = -(2**63)
 
-    def add(self, records: pa.Table) -> None:
-        first, last = records["offset"][0].as_py(), records["offset"][-1].as_py()
-        if not records.schema.equals(RECORD_SCHEMA) or first <= self.last_offset:
-            raise Invalid(f"records from offset {first} on do not follow offset {self.last_offset} in a segment")
-        bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
-        self.base_offset = first if self.records == 0 else self.base_offset
-        self.last_offset = last
-        self.records += records.num_rows
-        self.raw_bytes += raw_bytes_of(records)
-        self.min_timestamp_ms = min(self.min_timestamp_ms, bounds["min"].as_py())
-        self.max_timestamp_ms = max(self.max_timestamp_ms, bounds["max"].as_py())
+def _join(parts: Sequence[SegmentSpan]) -> SegmentSpan:
+    if len(parts) == 1:
+        return parts[0]
+    return SegmentSpan(
+        parts[0].partition,
+        parts[0].base_offset,
+        parts[-1].last_offset,
+        sum(part.records for part in parts),
+        sum(part.raw_bytes for part in parts),
+    )
+
+
+def _follows(before: SegmentSpan, span: SegmentSpan) -> bool:
+    return (before.partition, before.last_offset) < (span.partition, span.base_offset)
+
+
+def _raw_bytes(records: pa.Table) -> npt.NDArray[np.int64]:
+    """The bytes of each record's key and value."""
+    lengths = (pc.fill_null(pc.binary_length(records[name]), 0).to_numpy() for name in ("key", "value"))
+    return cast(npt.NDArray[np.int64], sum(length.astype(np.int64) for length in lengths))
 
 
 class _SpillSink:
