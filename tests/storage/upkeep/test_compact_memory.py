@@ -1,24 +1,19 @@
-"""The memory of a compaction does not grow with the partition: peaks of Arrow's pool, numpy and Python. Spill files do
-not count, because the system decides how much of them to cache."""
+"""The memory of a compaction does not grow with the topic (`memory_peaks`)."""
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, whole_pass
+from tests.storage.upkeep.compaction_scenes import RULES, whole_pass
+from tests.storage.upkeep.memory_peaks import Peaks, peaks
+from tests.storage.upkeep.merge_scenes import add, log_of, segments_of
 
-from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP
-from tidelog.storage.runtime import Runtime, SystemEntropy
-from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
@@ -31,32 +26,8 @@ FLOOR_BYTES = 48 * MIB
 needed."""
 
 
-@dataclass
-class Peaks:
-    arrow_bytes: int = 0
-    python_bytes: int = 0
-
-
-@contextmanager
-def peaks() -> Iterator[Peaks]:
-    """Filled in at the end, minus the memory at the beginning."""
-    found, before = Peaks(), pa.default_memory_pool()
-    counted = pa.proxy_memory_pool(before)
-    pa.set_memory_pool(counted)
-    tracemalloc.start()
-    try:
-        yield found
-        found.arrow_bytes = counted.max_memory() or 0
-        found.python_bytes = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        pa.set_memory_pool(before)
-
-
 async def write(store: ObjectStore, records: int) -> int:
     """Write `count` records; about half of the keys occur twice. Return the bytes of all keys."""
-    log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
-    manifest = await log.latest()
     chance = np.random.Generator(np.random.PCG64(1))
     key_bytes = 0
     for begin in range(0, records, SEGMENT_RECORDS):
@@ -71,10 +42,7 @@ async def write(store: ObjectStore, records: int) -> int:
             pa.nulls(SEGMENT_RECORDS, HEADERS),
         ]
         table = pa.Table.from_arrays(arrays, schema=RECORD_SCHEMA)
-        encoded = encode_segment(PLACE.topic, PLACE.topic_partition, table, SystemEntropy().new_id())
-        await store.put(encoded.segment.key, encoded.body)
-        segments = (*manifest.segments, encoded.segment)
-        manifest = await log.append(replace(manifest, cold_end=encoded.segment.next_offset, segments=segments))
+        await add(store, {0: table})
     return key_bytes
 
 
@@ -84,16 +52,16 @@ async def peaks_of_a_pass(folder: Path, records: int) -> Peaks:
     with ThreadPoolExecutor(1) as executor, peaks() as found:
         limits = UpkeepLimits(memory_bytes=MEMORY_BYTES)
         task = CompactTask(store, Runtime(), limits, executor, folder / "spill")
-        manifest = await whole_pass(task, ManifestLog(store, PLACE.topic, PLACE.topic_partition), RULES)
+        assert await whole_pass(task, log_of(store), RULES)
+    segments = await segments_of(store)
     await store.aclose()
-    assert manifest is not None
-    assert 0.5 * records < sum(segment.records for segment in manifest.segments) < 0.75 * records
+    assert 0.5 * records < sum(segment.records for segment in segments) < 0.75 * records
     return found
 
 
-async def test_memory_does_not_follow_the_size_of_the_partition(tmp_path: Path) -> None:
+async def test_memory_does_not_follow_the_size_of_the_topic(tmp_path: Path) -> None:
     small = await peaks_of_a_pass(tmp_path / "small", 300_000)
-    large = await peaks_of_a_pass(tmp_path / "large", 1_200_000)
+    large = await peaks_of_a_pass(tmp_path / "large", 900_000)
     assert large.arrow_bytes < 1.4 * small.arrow_bytes
     assert large.python_bytes < 1.4 * small.python_bytes
     assert large.arrow_bytes + large.python_bytes < FLOOR_BYTES + MEMORY_BYTES

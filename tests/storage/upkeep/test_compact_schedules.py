@@ -8,7 +8,8 @@ than ``delete.retention.ms``. The model is a plain dict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,13 +19,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.archive_scenes import NEVER, Crash, CrashingStore
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, view_of, whole_pass
+from tests.storage.upkeep.compaction_scenes import RULES, Topic, Write, view_of, whole_pass
+from tests.storage.upkeep.merge_scenes import PLACE, encoded
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
+from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.upkeep.key_spill import Hashes, Keys, spread_hash
+from tidelog.storage.upkeep.merge_plan import merged
+from tidelog.storage.upkeep.topic_runs import by_run
 
 RETENTION_S = 1_000
 SCHEDULE_RULES = replace(RULES, delete_retention_ms=RETENTION_S * 1_000, min_compaction_lag_ms=50_000)
@@ -37,7 +42,7 @@ def two_hashes(keys: Keys) -> Hashes:
 
 @dataclass(frozen=True)
 class Append:
-    writes: Sequence[Write]
+    parts: Mapping[int, Sequence[Write]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Merge:
-    """A merge of the segments from number `first` on that are all clean or all dirty."""
+    """A merge of the runs from the one at place `first` on, if they are all clean or all dirty."""
 
     first: int
     count: int
@@ -85,7 +90,8 @@ Action = Append | Pass | Merge | Read | Wait | Jump
 
 keys = st.sampled_from([b"", b"a", b"b", b"cc", b"dd", None])
 values = st.sampled_from([b"", b"x", b"yy", None, None])
-appends = st.builds(Append, st.lists(st.tuples(keys, values), min_size=1, max_size=6))
+writes = st.lists(st.tuples(keys, values), min_size=1, max_size=6)
+appends = st.builds(Append, st.dictionaries(st.integers(0, 2), writes, min_size=1))
 merges = st.builds(Merge, st.integers(0, 5), st.integers(2, 4))
 crashes = st.one_of(st.just(NEVER), st.integers(0, 25))
 memories = st.sampled_from([300, 2_000, 1 << 20])
@@ -109,7 +115,8 @@ schedules = st.lists(st.one_of(appends, appends, passes, passes, merges, reads, 
 
 @dataclass
 class Reader:
-    """Reads from 0 to the end repeatedly, some records at a time, and keeps the map of what it saw."""
+    """Reads partition 0 from the beginning to the end repeatedly, some records at a time, and keeps the map of what it
+    saw."""
 
     began_s: float
     position: int = 0
@@ -134,15 +141,15 @@ class Schedule:
     """One run; `ended` counts readers that reached the end."""
 
     def __init__(self, folder: Path) -> None:
-        self.partition = Partition(folder / "spill")
-        self.reader = Reader(self.partition.clock.now_s)
+        self.topic = Topic(folder / "spill")
+        self.reader = Reader(self.topic.clock.now_s)
         self.seed = 0
         self.ended = 0
 
     async def act(self, action: Action) -> None:
         match action:
-            case Append(writes):
-                await self.partition.append(writes)
+            case Append(parts):
+                await self.topic.append(parts)
             case Pass():
                 await self._pass(action)
             case Merge(first, count):
@@ -150,48 +157,48 @@ class Schedule:
             case Read(records):
                 await self._read(records)
             case Wait(seconds):
-                self.partition.clock.now_s += seconds
+                self.topic.clock.now_s += seconds
             case Jump(seconds):
-                self.partition.clock.now_s = max(0, self.partition.clock.now_s + seconds)
-                self.reader = Reader(self.partition.clock.now_s)
-        await self.partition.check()
+                self.topic.clock.now_s = max(0, self.topic.clock.now_s + seconds)
+                self.reader = Reader(self.topic.clock.now_s)
+        await self.topic.check()
 
     async def _pass(self, one: Pass) -> None:
         self.seed += 1
-        store = _MetStore(self.partition.store, self, one)
+        store = _MetStore(self.topic.store, self, one)
         hash_keys = two_hashes if one.collisions else spread_hash
-        task = self.partition.task(store, seed=self.seed, memory_bytes=one.memory_bytes, hash_keys=hash_keys)
+        task = self.topic.task(store, seed=self.seed, memory_bytes=one.memory_bytes, hash_keys=hash_keys)
         rules = replace(SCHEDULE_RULES, segment_bytes=one.segment_bytes)
         try:
-            await whole_pass(task, self.partition.log(store), rules)
+            await whole_pass(task, self.topic.log(store), rules)
         except (Crash, Conflict):
             return
 
     async def _merge(self, first: int, count: int) -> None:
-        log = self.partition.log()
-        manifest = await log.latest()
-        merged = manifest.segments[first : first + count]
-        if len({segment.next_offset <= manifest.clean_end for segment in merged}) == 1 and len(merged) > 1:
-            await log.append(await self._merged(manifest, first, count), ChangeKind.MERGE)
-
-    async def _merged(self, manifest: Manifest, first: int, count: int) -> Manifest:
-        store, segments = self.partition.store, manifest.segments
-        tables = [decode_segment(s.key, (await store.get(s.key)).data) for s in segments[first : first + count]]
-        segment_id = self.partition.entropy.new_id()
-        made = encode_segment(PLACE.topic, PLACE.topic_partition, pa.concat_tables(tables), segment_id)
+        topic, store = await self.topic.state(), self.topic.store
+        runs = by_run(topic.segments)[first : first + count]
+        if len(runs) < 2:
+            return
+        inputs = [segment for run in runs for segment in run]
+        tables = [decode_topic_segment(each, PLACE, (await store.get(each.key)).data) for each in inputs]
+        records = pa.concat_tables(tables).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        made = encoded(records.combine_chunks(), self.topic.entropy.new_id(), runs[-1][0].run)
         await store.put(made.segment.key, made.body)
-        return replace(manifest, segments=(*segments[:first], made.segment, *segments[first + count :]))
+        with suppress(Conflict):  # some are clean and some are dirty
+            change = ManifestChange(ChangeKind.MERGE, {PLACE.topic_id: merged(topic, inputs, [made.segment])})
+            log = self.topic.log()
+            await log.append(change, await log.latest())
 
     async def _read(self, records: int) -> None:
-        now_s = self.partition.clock.now_s
+        now_s = self.topic.clock.now_s
         if now_s - self.reader.began_s >= RETENTION_S:
             self.reader = Reader(now_s)  # too slow: the reader may have missed a tombstone
-        found = (await self.partition.records(self.reader.position)).slice(0, records)
+        found = (await self.topic.records(self.reader.position)).slice(0, records)
         self.reader.seen += zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         if found.num_rows:
             self.reader.position = found["offset"][-1].as_py() + 1
-        if self.reader.position == len(self.partition.history):
-            assert view_of(self.reader.seen) == view_of(self.partition.history)
+        if self.reader.position == len(self.topic.history[0]):
+            assert view_of(self.reader.seen) == view_of(self.topic.history[0])
             self.reader = Reader(now_s)
             self.ended += 1
 
@@ -219,13 +226,13 @@ async def test_a_slow_reader_learns_of_deletions_that_a_pass_was_over_meanwhile(
     done = await run(
         tmp_path,
         [
-            Append([(b"a", b"1"), (b"b", b"2")]),
+            Append({0: [(b"a", b"1"), (b"b", b"2")]}),
             Read(1),
-            Append([(b"a", None), (b"c", b"3")]),
+            Append({0: [(b"a", None), (b"c", b"3")]}),
             Wait(60),
             whole,
             Wait(RETENTION_S - 200),
-            Append([(b"d", b"4")]),
+            Append({0: [(b"d", b"4")]}),
             Wait(60),
             whole,
             Read(9),

@@ -1,65 +1,52 @@
 """The first pass of a compaction: reads the keys of all its segments and finds the records to remove.
 
-A record is removed if a later one has its key, or if it is a tombstone whose time is over (`compact_plan`). A record is
-identified by its **row**, its place in the order of the plan's segments, so the set of rows takes one bit per record,
-whatever gaps the offsets have. A record without a key, which a topic may hold if it was not always compacted, stays for
-ever, because no record can replace it.
+A record is removed if a later one of its partition has its key, or if it is a tombstone whose time is over
+(`compact_plan`). A record is identified by its **row**, its place in the order of the plan's segments, so the set of
+rows takes one bit per record, whatever gaps the offsets have. A record without a key, which a topic may hold if it was
+not always compacted, stays for ever, because no record can replace it.
 
-The last record of a plan always stays: no pass has processed it yet, so it is no ripe tombstone. So every offset below
-the cold end has a record at or above it, and no reader reaches an offset after which nothing follows.
+All partitions are searched together: the partition's number stands before each key, so equal keys of two partitions are
+two keys.
 
-Every byte of a segment is read here and must match the sha256 in the manifest: a compaction must not copy damaged or
-foreign records into a segment that passes for sound (`tidelog bucket attest`).
+Every byte of a segment is read here and must match its sha256 in the manifest (`segment_input`).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifests.manifest import Segment
-from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet.parquet_format import MAGIC, Footer, decode_rows
-from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR
-from tidelog.storage.upkeep.compact_plan import CompactPlan, Stretch
+from tidelog.storage.manifests.shard_values import TopicSegment
+from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.upkeep.compact_plan import CompactPlan
 from tidelog.storage.upkeep.in_thread import in_thread
-from tidelog.storage.upkeep.key_spill import HashKeys, KeySpill, newest_rows, spread_hash
+from tidelog.storage.upkeep.key_spill import HashKeys, Keys, KeySpill, newest_rows
+from tidelog.storage.upkeep.merge_rows import MergeMeans
 from tidelog.storage.upkeep.row_set import RowSet
-from tidelog.storage.upkeep.segment_input import RowGroups, read_end, read_stretches, stretches
+from tidelog.storage.upkeep.run_merge import pieces_of
 
 SPILL_SHARE = 8
 """Keys in memory take at most this fraction (one in 8) of it: splitting them, or finding the newest of each, takes
 about four times their size."""
-READ_SHARE = 16
-"""The raw bytes decoded at a time take this fraction (one in 16) of the memory; as much is being fetched."""
+READERS = 4
+"""The keys are read in pieces as small as if so many runs were merged."""
+
+Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class CompactMeans:
-    """The resources of a compaction. It takes about `memory_bytes`, plus one bit per record."""
-
-    store: ObjectStore
-    executor: Executor | None
-    memory_bytes: int
-    spill_folder: Path
-    hash_keys: HashKeys = spread_hash
-
-
-async def rows_that_go(means: CompactMeans, plan: CompactPlan) -> RowSet:
-    """The rows of `plan` to remove. Raises `NotFound`, `Corrupt`, `Unavailable`."""
-    search = _Search(means, plan)
+async def rows_that_go(means: MergeMeans, place: SegmentPlace, plan: CompactPlan, hash_keys: HashKeys) -> RowSet:
+    """The rows of `plan` to remove. It takes about the memory of `means`, plus one bit per record. Raises `NotFound`,
+    `Corrupt`, `Unavailable`."""
+    search = _Search(means, plan, hash_keys)
     try:
         for segment in plan.segments:
-            await search.read(segment)
+            await search.read(place, segment)
         await search.compare()
     finally:
         search.spill.close()
@@ -69,56 +56,61 @@ async def rows_that_go(means: CompactMeans, plan: CompactPlan) -> RowSet:
 class _Search:
     """One reading of all keys."""
 
-    def __init__(self, means: CompactMeans, plan: CompactPlan) -> None:
-        self._means = means
+    def __init__(self, means: MergeMeans, plan: CompactPlan, hash_keys: HashKeys) -> None:
+        self._executor = means.executor
+        self._reading = means.reading(READERS)
         self._ripe = plan.ripe
         self._next_row = 0
         self.going = RowSet(sum(segment.records for segment in plan.segments))
-        self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, means.hash_keys)
+        self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, hash_keys)
 
-    async def read(self, segment: Segment) -> None:
-        end = await read_end(self._means.store, segment)
-        digest = hashlib.sha256(MAGIC)
-        runs = stretches(end.footer.row_groups, self._means.memory_bytes // READ_SHARE)
-        async with aclosing(read_stretches(self._means.store, segment, runs)) as reading:
-            async for groups, data in reading:
-                await in_thread(self._means.executor, digest.update, data)
-                await in_thread(self._means.executor, self._take, segment, end.footer, groups, data)
-        digest.update(end.data)
-        if digest.hexdigest() != segment.sha256:
-            raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
+    async def read(self, place: SegmentPlace, segment: TopicSegment) -> None:
+        holds_ripe = any(
+            one.begin_offset <= span.last_offset and span.base_offset < one.end_offset
+            for span in segment.spans
+            for one in self._ripe.get(span.partition, ())
+        )
+        columns = ["partition", "offset", "key", "value"] if holds_ripe else ["partition", "key"]
+        async with aclosing(self._reading.rows(place, segment, columns)) as tables:
+            async for records in tables:
+                await in_thread(self._executor, self._take, records, holds_ripe)
 
     async def compare(self) -> None:
         """Compare the keys part by part, so that other users of the thread run in between."""
         parts = self.spill.superseded()
-        while (rows := await in_thread(self._means.executor, next, parts, None)) is not None:
+        while (rows := await in_thread(self._executor, next, parts, None)) is not None:
             self.going.add(rows)
 
-    def _take(self, segment: Segment, footer: Footer, groups: RowGroups, data: memoryview) -> None:
-        """Within `groups`, only the newest record of each key is kept for the comparison with others."""
-        holds_ripe = any(
-            s.begin_offset <= segment.last_offset and segment.base_offset < s.end_offset for s in self._ripe
-        )
-        columns = ["offset", "key", "value"] if holds_ripe else ["key"]
-        records = decode_rows(segment.key, SEGMENT_FLAVOR, footer, groups, data, columns)
+    def _take(self, records: pa.Table, holds_ripe: bool) -> None:
+        """Within `records`, only the newest record of each key is kept for the comparison with others."""
         rows = np.arange(self._next_row, self._next_row + records.num_rows)
         self._next_row += records.num_rows
         if holds_ripe:
-            self.going.add(rows[_ripe_tombstones(records, self._ripe)])
-        keys = records.column("key")
-        if keys.null_count:
-            rows = rows[np.asarray(keys.is_valid())]
-            keys = keys.drop_null()
-        distinct, newest, others = newest_rows(keys, rows)
+            self.going.add(rows[self._ripe_tombstones(records)])
+        with_key = np.asarray(records["key"].is_valid())
+        distinct, newest, others = newest_rows(_keys_of_partitions(records.filter(pa.array(with_key))), rows[with_key])
         self.going.add(others)
         self.spill.add(distinct, newest)
 
+    def _ripe_tombstones(self, records: pa.Table) -> Mask:
+        within = np.concatenate([np.zeros(0, np.bool_), *self._within(records)])
+        no_key, no_value = (np.asarray(records[name].is_null()) for name in ("key", "value"))
+        return cast(Mask, within & no_value & ~no_key)
 
-def _ripe_tombstones(records: pa.Table, ripe: Sequence[Stretch]) -> npt.NDArray[np.bool_]:
-    offsets = records.column("offset").to_numpy()
-    within = np.zeros(len(offsets), np.bool_)
-    for stretch in ripe:
-        within[np.searchsorted(offsets, stretch.begin_offset) : np.searchsorted(offsets, stretch.end_offset)] = True
-    no_key, no_value = (np.asarray(records.column(name).is_null()) for name in ("key", "value"))
-    tombstones: npt.NDArray[np.bool_] = within & no_value & ~no_key
-    return tombstones
+    def _within(self, records: pa.Table) -> Iterator[Mask]:
+        """For each piece of a partition: which of its records lie in a ripe stretch."""
+        for partition, rows in pieces_of(records):
+            offsets = rows.column("offset").to_numpy()
+            within = np.zeros(len(offsets), np.bool_)
+            for one in self._ripe.get(partition, ()):
+                first, end = np.searchsorted(offsets, [one.begin_offset, one.end_offset])
+                within[first:end] = True
+            yield within
+
+
+def _keys_of_partitions(records: pa.Table) -> Keys:
+    """The keys, each after the four bytes of its partition's number."""
+    numbers = records["partition"].to_numpy().astype(">i4")
+    prefixes = pa.Array.from_buffers(pa.binary(4), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+    join: Any = pc.binary_join_element_wise  # the stubs know only strings
+    return cast(Keys, join(prefixes.cast(pa.binary()), records["key"].combine_chunks(), b""))

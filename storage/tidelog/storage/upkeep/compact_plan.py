@@ -4,86 +4,109 @@ removes.
     0 ....... clean end ................... uncleanable ....... cold end
       clean: a key once      dirty           min.compaction.lag.ms
 
-A pass covers everything up to the uncleanable end, and makes all of it clean. It is due once the dirty bytes exceed
+A pass covers all partitions of a topic in a shard, in whole runs, up to the uncleanable end, and makes all of it clean.
+It is due by the topic's bytes and times in the shard: once the dirty bytes exceed
 ``min.cleanable.dirty.ratio`` of what it would cover, or the oldest dirty record is older than
-``max.compaction.lag.ms``. Nothing at or above the cold end is touched: that is Kafka's active segment.
+``max.compaction.lag.ms``. Nothing at or above a cold end is touched: that is Kafka's active segment.
 
 A **tombstone** (a key with a null value) stays for ``delete.retention.ms`` after the first pass over it, so that
-readers that began before still see it; the pass after that removes it. The manifest's `cleanings` hold the time of the
-first pass by stretches of offsets, which merging does not change (ADR 0013).
+readers that began before still see it; the pass after that removes it. Each partition's `cleanings` hold the time of
+the first pass by stretches of offsets, which merging does not change (ADR 0013).
 
 Source: ``LogCleanerManager`` and ``Cleaner`` of Apache Kafka 4, KIP-354 (the longest lag), KIP-534 (tombstones).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.storage.manifests.manifest import Cleaning, Manifest, Segment
+from tidelog.storage.manifests.shard_values import Cleaning, ColdState, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.upkeep.rules import UpkeepRules
+from tidelog.storage.upkeep.topic_runs import TopicRun, first_dirty_run, runs_of, segments_of_runs, size_of
 
 CLEANING_STEPS = 16
 """Times of cleanings are rounded up to this fraction of ``delete.retention.ms``. So a manifest keeps a few of them,
-however often a partition is compacted, and a tombstone stays at most a sixteenth longer."""
+however often a topic is compacted, and a tombstone stays at most a sixteenth longer."""
 CLEANINGS_MAX = 2 * CLEANING_STEPS
 _NEVER_MS = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Offsets ``[begin_offset, end_offset)``."""
+    """Offsets ``[begin_offset, end_offset)`` of a partition."""
 
     begin_offset: int
     end_offset: int
 
 
+Stretches = Mapping[int, tuple[Stretch, ...]]
+"""By partition."""
+
+
 @dataclass(frozen=True)
 class CompactPlan:
-    """One pass over `segments`, all below `clean_end`. It removes tombstones within `ripe`."""
+    """One pass over `segments`, whole runs in the order of the log. After it, keys are there once below `clean_ends`,
+    by partition. It removes tombstones within `ripe`."""
 
-    segments: tuple[Segment, ...]
-    clean_end: int
-    ripe: tuple[Stretch, ...]
+    segments: tuple[TopicSegment, ...]
+    clean_ends: Mapping[int, int]
+    ripe: Stretches
 
 
-def compaction_due_at_ms(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
+def compaction_due_at_ms(topic: TopicState, rules: UpkeepRules, now_ms: int) -> int | None:
     """When a pass is due, `now_ms` at the earliest; None: not before another version."""
-    dirty = dirty_segments(manifest)
-    if not rules.compacts or not dirty:
+    dirty = dirty_runs(topic) if rules.compacts else ()
+    if not dirty:
         return None
     first_ms = max(now_ms, _cleanable_at_ms(dirty[0], rules))
-    overdue_ms = min(segment.min_timestamp_ms for segment in dirty) + rules.max_compaction_lag_ms + 1
+    overdue_ms = min(run.min_timestamp_ms for run in dirty) + rules.max_compaction_lag_ms + 1
     times_ms = [max(first_ms, overdue_ms)] if overdue_ms < _NEVER_MS else []
     dirty_bytes, cleanable_ms = 0, now_ms
-    clean_bytes = manifest.size_bytes - sum(segment.size_bytes for segment in dirty)
-    for segment in dirty:
-        dirty_bytes += segment.size_bytes
-        cleanable_ms = max(cleanable_ms, _cleanable_at_ms(segment, rules))
+    clean_bytes = size_of(topic.segments) - sum(run.size_bytes for run in dirty)
+    for run in dirty:
+        dirty_bytes += run.size_bytes
+        cleanable_ms = max(cleanable_ms, _cleanable_at_ms(run, rules))
         if dirty_bytes > rules.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes):
             times_ms.append(cleanable_ms)
             break
     return min(times_ms, default=None)
 
 
-def plan_compaction(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> CompactPlan | None:
+def plan_compaction(topic: TopicState, rules: UpkeepRules, now_ms: int) -> CompactPlan | None:
     """The pass that is due at `now_ms`; None if none is."""
-    due_at_ms = compaction_due_at_ms(manifest, rules, now_ms)
+    due_at_ms = compaction_due_at_ms(topic, rules, now_ms)
     if due_at_ms is None or due_at_ms > now_ms:
         return None
-    dirty = dirty_segments(manifest)
-    held = next((at for at, segment in enumerate(dirty) if _cleanable_at_ms(segment, rules) > now_ms), len(dirty))
-    clean = manifest.segments[: len(manifest.segments) - len(dirty)]
-    return CompactPlan(
-        segments=(*clean, *dirty[:held]),
-        clean_end=dirty[held - 1].next_offset,
-        ripe=ripe_stretches(manifest.cleanings, rules.delete_retention_ms, now_ms),
-    )
+    dirty = dirty_runs(topic)
+    held = next((at for at, run in enumerate(dirty) if _cleanable_at_ms(run, rules) > now_ms), len(dirty))
+    segments = tuple(segments_of_runs(topic.segments, 0, dirty[held - 1].number))
+    ends = ends_of(segments)
+    return CompactPlan(segments, ends, _ripe(topic, ends, rules.delete_retention_ms, now_ms))
 
 
-def dirty_segments(manifest: Manifest) -> tuple[Segment, ...]:
-    """The segments that no pass has processed yet."""
-    return tuple(segment for segment in manifest.segments if segment.next_offset > manifest.clean_end)
+def dirty_runs(topic: TopicState) -> Sequence[TopicRun]:
+    """The runs that no pass has processed yet."""
+    return runs_of(topic.segments, first=first_dirty_run(topic))
+
+
+def ends_of(segments: Iterable[TopicSegment]) -> dict[int, int]:
+    """The offset after the last record of each partition; `segments` are in the order of the log."""
+    return {span.partition: span.next_offset for segment in segments for span in segment.spans}
+
+
+def _ripe(topic: TopicState, ends: Mapping[int, int], delete_retention_ms: int, now_ms: int) -> Stretches:
+    """Where tombstones are removed. The last record of each partition always stays, so that no reader reaches an offset
+    after which nothing follows: another partition may have made the pass due."""
+    found = {}
+    for partition, end in ends.items():
+        cleanings = topic.partition(partition).cleanings
+        ripe = ripe_stretches(cleanings, delete_retention_ms, now_ms) if cleanings else ()
+        cut = (Stretch(one.begin_offset, min(one.end_offset, end - 1)) for one in ripe)
+        if left := tuple(one for one in cut if one.begin_offset < one.end_offset):
+            found[partition] = left
+    return found
 
 
 def ripe_stretches(cleanings: Sequence[Cleaning], delete_retention_ms: int, now_ms: int) -> tuple[Stretch, ...]:
@@ -96,14 +119,14 @@ def ripe_stretches(cleanings: Sequence[Cleaning], delete_retention_ms: int, now_
     )
 
 
-def cleaned(manifest: Manifest, clean_end: int, delete_retention_ms: int, now_ms: int) -> Manifest:
-    """`manifest` after a pass that reached `clean_end` by `now_ms`. It keeps `CLEANINGS_MAX` cleanings: the oldest are
-    dropped, and their tombstones then wait for the next one's time."""
-    if clean_end <= manifest.clean_end:
-        return manifest
+def cleaned(state: ColdState, clean_end: int, delete_retention_ms: int, now_ms: int) -> ColdState:
+    """The state of a partition after a pass that reached `clean_end` by `now_ms`. It keeps `CLEANINGS_MAX` cleanings:
+    the oldest are dropped, and their tombstones then wait for the next one's time."""
+    if clean_end <= state.clean_end:
+        return state
     step_ms = max(1, delete_retention_ms // CLEANING_STEPS)
     added = Cleaning(clean_end, -(-now_ms // step_ms) * step_ms)
-    before = manifest.cleanings
+    before = state.cleanings
     if before and before[-1].at_ms == added.at_ms:
         before = before[:-1]
     kept = [
@@ -111,9 +134,9 @@ def cleaned(manifest: Manifest, clean_end: int, delete_retention_ms: int, now_ms
         for cleaning, follower in zip(before, (*before, added)[1:], strict=True)
         if not all(one.at_ms + delete_retention_ms <= now_ms for one in (cleaning, follower))
     ]
-    return replace(manifest, clean_end=clean_end, cleanings=(*kept, added)[-CLEANINGS_MAX:])
+    return replace(state, clean_end=clean_end, cleanings=(*kept, added)[-CLEANINGS_MAX:])
 
 
-def _cleanable_at_ms(segment: Segment, rules: UpkeepRules) -> int:
+def _cleanable_at_ms(run: TopicRun, rules: UpkeepRules) -> int:
     """Timestamps count only if a lag is set: without one, records with timestamps in the future are compacted too."""
-    return segment.max_timestamp_ms + rules.min_compaction_lag_ms if rules.min_compaction_lag_ms else 0
+    return run.max_timestamp_ms + rules.min_compaction_lag_ms if rules.min_compaction_lag_ms else 0

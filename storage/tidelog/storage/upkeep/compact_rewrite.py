@@ -1,190 +1,172 @@
-"""The second pass of a compaction: rewrites segments that lose records, the oldest first.
+"""The second pass of a compaction: rewrites runs that lose records, the oldest first.
 
-A segment that loses none keeps its object. Neighbours that lose some are gathered into segments of about
-``segment.bytes``, as many as one **rewrite** holds. Each rewrite is appended to the manifest separately, so that a
-crash loses little work and no upload waits long for its manifest.
+A run that loses none keeps its objects. Neighbours that lose some are merged into one run without those records
+(`merge_rows`), as many as have segments of about ``segment.bytes`` together, and as the memory has room for. Each such
+**rewrite** is appended to the manifest separately, so that a crash loses little work and no upload waits long for its
+manifest.
 
-The oldest first, because the clean end moves with each rewrite. The log is right after each of them: a superseded
+The oldest first, because the clean ends move with each rewrite. The log is right after each of them: a superseded
 record may be removed as long as a newer one of its key stays. But a tombstone's time must not begin before the records
 that it deleted, which lie below it, are removed: records below the clean end have been deduplicated against the whole
-pass.
-"""
+pass."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer
+from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.manifests.shard_manifest import TopicChange
+from tidelog.storage.manifests.shard_upload import EncodedSegment
+from tidelog.storage.manifests.shard_values import TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.runtime import Entropy
-from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, EncodedSegment, decode_segment_rows
-from tidelog.storage.upkeep.compact_keys import READ_SHARE, CompactMeans
-from tidelog.storage.upkeep.compact_plan import CompactPlan
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
+from tidelog.storage.upkeep.compact_plan import CompactPlan, ends_of
 from tidelog.storage.upkeep.in_thread import in_thread
+from tidelog.storage.upkeep.merge_rows import MergeMeans, shape_of, write_merged
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.upkeep.segment_input import RowGroups, read_footer, read_stretches, stretches
-from tidelog.storage.upkeep.segment_writer import SegmentWriter
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.segment_input import Reading
+from tidelog.storage.upkeep.segment_writer import RunFacts
+from tidelog.storage.upkeep.topic_runs import by_run, input_bytes
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """`inputs`, neighbours whose first record is row `first_row` of the plan, become segments of `output_records` each.
-    After it keys are deduplicated up to `clean_end`."""
+    """The runs `runs`, neighbours, lose records and become one run of `kept` records. `first_rows`: the row of the plan
+    at which each segment begins, by its key. After it, keys are there once below `clean_ends`, by partition."""
 
-    inputs: tuple[Segment, ...]
-    first_row: int
-    output_records: int
-    clean_end: int
+    runs: tuple[Sequence[TopicSegment], ...]
+    first_rows: Mapping[str, int]
+    kept: int
+    clean_ends: Mapping[int, int]
+
+    @property
+    def inputs(self) -> Sequence[TopicSegment]:
+        return [segment for run in self.runs for segment in run]
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A segment that loses records, and an estimate of the rest."""
+    """Run number `at` of the plan, which loses records, and how many it keeps."""
 
-    segment: Segment
     at: int
-    first_row: int
+    run: Sequence[TopicSegment]
+    first_rows: Mapping[str, int]
     kept: int
 
     @property
     def kept_bytes(self) -> int:
         """The stored bytes of the kept records, about."""
-        return self.segment.size_bytes * self.kept // self.segment.records
+        return sum(segment.size_bytes for segment in self.run) * self.kept // self._records
+
+    @property
+    def input_bytes(self) -> int:
+        """What it takes in memory while it is read."""
+        return input_bytes(sum(segment.raw_bytes for segment in self.run), self._records)
+
+    @property
+    def _records(self) -> int:
+        return sum(segment.records for segment in self.run)
 
 
-def plan_rewrites(plan: CompactPlan, going: RowSet, segment_bytes: int) -> Sequence[Rewrite]:
-    """Gathers neighbours while the stored bytes of their kept records are at most about `segment_bytes`. Pure. The
-    `clean_end` of the last one is the plan's."""
+def plan_rewrites(plan: CompactPlan, going: RowSet, segment_bytes: int, input_bytes_max: int) -> Sequence[Rewrite]:
+    """Gathers neighbours while the stored bytes of their kept records are at most about `segment_bytes`, and what they
+    take in memory is at most `input_bytes_max`. Pure. The clean ends of the last one are the plan's."""
     gathered: list[list[_Candidate]] = []
-    held_bytes = 0
+    held_bytes = held_input_bytes = 0
     for candidate in _candidates(plan.segments, going):
         held_bytes += candidate.kept_bytes
-        if not gathered or gathered[-1][-1].at + 1 != candidate.at or held_bytes > segment_bytes:
+        held_input_bytes += candidate.input_bytes
+        has_room = held_bytes <= segment_bytes and held_input_bytes <= input_bytes_max
+        if not gathered or gathered[-1][-1].at + 1 != candidate.at or not has_room:
             gathered.append([])
-            held_bytes = candidate.kept_bytes
+            held_bytes, held_input_bytes = candidate.kept_bytes, candidate.input_bytes
         gathered[-1].append(candidate)
-    clean_ends = [*(group[0].segment.base_offset for group in gathered[1:]), plan.clean_end]
-    return [_rewrite(group, clean_end, segment_bytes) for group, clean_end in zip(gathered, clean_ends, strict=False)]
+    runs = by_run(plan.segments)
+    nexts = [group[0].at for group in gathered[1:]]
+    clean_ends = [*(ends_of(each for run in runs[:at] for each in run) for at in nexts), plan.clean_ends]
+    return [_rewrite(group, ends) for group, ends in zip(gathered, clean_ends, strict=False)]
 
 
-def _candidates(segments: Sequence[Segment], going: RowSet) -> Iterator[_Candidate]:
+def _candidates(segments: Sequence[TopicSegment], going: RowSet) -> Iterator[_Candidate]:
     first_row = 0
-    for at, segment in enumerate(segments):
-        lost = going.count(first_row, first_row + segment.records)
-        if lost:
-            yield _Candidate(segment, at, first_row, segment.records - lost)
-        first_row += segment.records
+    for at, run in enumerate(by_run(segments)):
+        first_rows, kept = {}, 0
+        for segment in run:
+            first_rows[segment.key] = first_row
+            kept += segment.records - going.count(first_row, first_row + segment.records)
+            first_row += segment.records
+        if kept < sum(segment.records for segment in run):
+            yield _Candidate(at, run, first_rows, kept)
 
 
-def _rewrite(group: Sequence[_Candidate], clean_end: int, segment_bytes: int) -> Rewrite:
+def _rewrite(group: Sequence[_Candidate], clean_ends: Mapping[int, int]) -> Rewrite:
+    first_rows = {key: row for candidate in group for key, row in candidate.first_rows.items()}
     kept = sum(candidate.kept for candidate in group)
-    outputs = max(1, -(-sum(candidate.kept_bytes for candidate in group) // segment_bytes))
-    inputs = tuple(candidate.segment for candidate in group)
-    return Rewrite(inputs, group[0].first_row, max(1, -(-kept // outputs)), clean_end)
+    return Rewrite(tuple(candidate.run for candidate in group), first_rows, kept, clean_ends)
 
 
-def replaced(latest: Manifest, inputs: Sequence[Segment], added: Sequence[Segment]) -> Manifest:
-    """`latest` with `added` in the place of `inputs`. Retention may have removed some of those meanwhile; raises
+def replaced(latest: TopicState, inputs: Sequence[TopicSegment], added: Sequence[TopicSegment]) -> TopicChange:
+    """The change that puts `added` in the place of `inputs`. Retention may have removed some of those meanwhile; raises
     `Conflict` if anything else has."""
-    there = {segment.key for segment in latest.segments}
-    if any(segment.key not in there and segment.next_offset > latest.log_start_offset for segment in inputs):
+    there = [segment for segment in inputs if latest.segments.named(segment.key) is not None]
+    named = {segment.key for segment in there}
+    if any(segment.key not in named and _lives(segment, latest) for segment in inputs):
         raise Conflict("another worker replaced segments that were being compacted: start over")
-    gone = {segment.key for segment in inputs}
-    kept = [segment for segment in latest.segments if segment.key not in gone]
-    living = [segment for segment in added if segment.next_offset > latest.log_start_offset]
-    return replace(latest, segments=tuple(sorted((*kept, *living), key=lambda segment: segment.base_offset)))
+    living = tuple(segment for segment in added if _lives(segment, latest))
+    return TopicChange(latest.name, tuple(segment.key for segment in there), living)
 
 
+def _lives(segment: TopicSegment, topic: TopicState) -> bool:
+    """Whether a record of it is at or above its partition's log start."""
+    return any(span.next_offset > topic.partition(span.partition).log_start_offset for span in segment.spans)
+
+
+@dataclass(frozen=True)
 class Rewriter:
     """Makes the segments of rewrites, without the rows of the plan in `going`."""
 
-    def __init__(self, means: CompactMeans, entropy: Entropy, place: Place, rules: UpkeepRules, going: RowSet) -> None:
-        self._means = means
-        self._entropy = entropy
-        self._place = place
-        self._flavor = replace(SEGMENT_FLAVOR, bloom_column="key") if rules.key_bloom_filter else SEGMENT_FLAVOR
-        self._going = going
+    means: MergeMeans
+    entropy: Entropy
+    place: SegmentPlace
+    rules: UpkeepRules
+    going: RowSet
 
     async def outputs(self, rewrite: Rewrite) -> Sequence[EncodedSegment]:
         """The segments that replace its inputs; bodies are mapped files. Raises `NotFound`, `Corrupt`,
         `Unavailable`."""
-        made: list[EncodedSegment] = []
-        archived_at_ms = min(segment.archived_at_ms for segment in rewrite.inputs)
-        with closing(_Outputs(self._place, self._flavor, self._means.spill_folder, rewrite.output_records)) as outputs:
-            async with aclosing(self._kept(rewrite)) as tables:
-                async for records in tables:
-                    made += await in_thread(self._means.executor, outputs.write, records, self._entropy)
-            made += await in_thread(self._means.executor, outputs.finish, self._entropy)
-        # Level 0, whatever the inputs had: small segments may be merged like new ones.
-        return [EncodedSegment(replace(one.segment, archived_at_ms=archived_at_ms), one.body) for one in made]
+        inputs = rewrite.inputs
+        shape = replace(shape_of(inputs, self.rules.segment_bytes), records=rewrite.kept)
+        # Level 0, whatever the inputs had: a small run may be merged like a new one.
+        facts = RunFacts(inputs[-1].run, 0, min(segment.archived_at_ms for segment in inputs))
 
-    async def _kept(self, rewrite: Rewrite) -> AsyncGenerator[pa.Table]:
+        def kept(reading: Reading, segment: TopicSegment) -> AsyncGenerator[pa.Table]:
+            return self._kept(reading, segment, rewrite.first_rows[segment.key])
+
+        flavor = replace(SEGMENT_FLAVOR, bloom_column="key") if self.rules.key_bloom_filter else SEGMENT_FLAVOR
+        made = await write_merged(
+            self.means, self.entropy, self.place, rewrite.runs, shape, lambda: flavor, facts, kept
+        )
+        written = sum(each.segment.records for each in made)
+        if written != rewrite.kept:
+            raise Corrupt(inputs[0].key, f"and its neighbours keep {rewrite.kept} records, {written} were written")
+        return made
+
+    async def _kept(self, reading: Reading, segment: TopicSegment, first_row: int) -> AsyncGenerator[pa.Table]:
         """The records that stay, in order; row groups that lose all records are not read."""
-        first_row = rewrite.first_row
-        for segment in rewrite.inputs:
-            footer = await read_footer(self._means.store, segment)
-            ends = (first_row + np.cumsum([group.rows for group in footer.row_groups])).tolist()
-            begins = [first_row, *ends[:-1]]
-            groups = [g for g in footer.row_groups if self._going.count(begins[g.index], ends[g.index]) < g.rows]
-            runs = stretches(groups, self._means.memory_bytes // READ_SHARE)
-            async with aclosing(read_stretches(self._means.store, segment, runs)) as reading:
-                async for run, data in reading:
-                    begin = begins[run[0].index]
-                    yield await in_thread(self._means.executor, self._filtered, segment, footer, run, data, begin)
-            first_row = ends[-1]
+        end = await reading.end(self.place, segment)
+        ends = (first_row + np.cumsum([group.rows for group in end.footer.row_groups])).tolist()
+        begins = [first_row, *ends[:-1]]
+        groups = [g for g in end.footer.row_groups if self.going.count(begins[g.index], ends[g.index]) < g.rows]
+        async with aclosing(reading.some_rows(segment, end, groups)) as tables:
+            async for run, records in tables:
+                yield await in_thread(self.means.executor, self._filtered, records, begins[run[0].index])
 
-    def _filtered(
-        self, segment: Segment, footer: Footer, groups: RowGroups, data: memoryview, first_row: int
-    ) -> pa.Table:
-        records = decode_segment_rows(segment.key, footer, groups, data)
-        stays = ~self._going.mask(first_row, first_row + records.num_rows)
-        return records.filter(pa.array(stays))
-
-
-class _Outputs:
-    """Writes one segment after the other, of `segment_records` each."""
-
-    def __init__(self, place: Place, flavor: ParquetFlavor, folder: Path, segment_records: int) -> None:
-        self._place = place
-        self._flavor = flavor
-        self._folder = folder
-        self._segment_records = segment_records
-        self._writer: SegmentWriter | None = None
-        self._room = segment_records
-
-    def write(self, records: pa.Table, entropy: Entropy) -> Sequence[EncodedSegment]:
-        """Append `records`. Returns the segments that are full now."""
-        full: list[EncodedSegment] = []
-        while records.num_rows:
-            if self._writer is None:
-                self._writer = SegmentWriter(self._place.topic, self._place.topic_partition, self._flavor, self._folder)
-            self._writer.write(records.slice(0, self._room))
-            taken = min(self._room, records.num_rows)
-            records, self._room = records.slice(taken), self._room - taken
-            if not self._room:
-                full += self.finish(entropy)
-        return full
-
-    def finish(self, entropy: Entropy) -> Sequence[EncodedSegment]:
-        """The segment in progress, if there is one."""
-        if self._writer is None:
-            return ()
-        finished = self._writer.finish(entropy.new_id())
-        self.close()
-        self._writer, self._room = None, self._segment_records
-        return (finished,)
-
-    def close(self) -> None:
-        """Drop the segment in progress."""
-        if self._writer is not None:
-            self._writer.close()
+    def _filtered(self, records: pa.Table, first_row: int) -> pa.Table:
+        return records.filter(pa.array(~self.going.mask(first_row, first_row + records.num_rows)))

@@ -58,14 +58,14 @@ class MergeTask:
         self._uploads = ShardUpload(store, runtime, limits.grace_s)
 
     def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules, now_ms: int) -> int | None:
-        return merge_due_at_ms(topic.state, rules, self._means.memory_bytes, now_ms)
+        return merge_due_at_ms(topic.state, rules, self._means.input_bytes_max, now_ms)
 
     async def run(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> ShardManifest | None:
         """One merge. It also raises `Unavailable` if the spill folder is full."""
         manifest = await log.with_lists(await log.newest(), [place.topic_id])
         topic = manifest.topics.get(place.topic_id)
         now_ms = self._runtime.clock.now_ms()
-        merge = plan_merge(topic, rules, self._means.memory_bytes, now_ms) if topic else None
+        merge = plan_merge(topic, rules, self._means.input_bytes_max, now_ms) if topic else None
         if topic is None or merge is None:
             return None
         inputs = segments_of_runs(topic.segments, merge.first_run, merge.last_run)

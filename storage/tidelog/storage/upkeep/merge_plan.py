@@ -27,7 +27,7 @@ is smallest, 2 sqrt(*N*), for *f* = sqrt(*N*). *N* is the number that fits into 
 runs in a week, so *f* is 32, and there are at most about 64. *f* is at least 16 and at most `FAN_IN_MAX`; rule 3's
 exception leaves 64 of level 0. If the estimate was wrong, `FAN_IN_MAX` of level 1 become a final run.
 
-A merge holds a row group of each input in memory, so it takes as many runs as have room there (`INPUT_SHARE`). Where
+A merge holds a row group of each input in memory, so it takes as many runs as have room there (`merge_rows`). Where
 more runs than that wait, those with room are gathered at once, and level 1 becomes final when it fills the memory.
 
 No merge crosses the end of the runs that compaction has cleaned: before it there are gaps, after it none are allowed
@@ -46,7 +46,6 @@ from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_manifest import TopicChange
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.topic_runs import (
     FINAL_LEVEL,
@@ -54,6 +53,7 @@ from tidelog.storage.upkeep.topic_runs import (
     are_neighbours,
     final_ratio,
     first_dirty_run,
+    input_bytes,
     runs_of,
     segments_of_runs,
 )
@@ -62,10 +62,6 @@ FAN_IN_MIN = 16
 FAN_IN_MAX = 512
 WAITING_SHARE = 4
 """Level 0 with a fourth of a final segment's bytes waits for the rest."""
-INPUT_SHARE = 2
-"""The row groups of all inputs take at most this fraction (one in 2) of the memory."""
-RECORD_BYTES = 32
-"""What a record takes in memory beside its key and value."""
 
 Runs = Sequence[TopicRun]
 """Neighbours that are not final, all cleaned or none."""
@@ -82,10 +78,11 @@ class Merge:
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """The rules of a topic, the memory of the worker, and the ratio of stored bytes to raw bytes in final segments."""
+    """The rules of a topic, what all inputs may take in memory, and the ratio of stored bytes to raw bytes in final
+    segments."""
 
     rules: UpkeepRules
-    memory_bytes: int
+    input_bytes_max: int
     ratio: float = 0.0
 
     def final_bytes(self, run: TopicRun) -> float:
@@ -96,23 +93,23 @@ class MergePolicy:
         """The first of `runs`, at least two, of which a row group each fits in memory."""
         held_bytes = 0
         for count, run in enumerate(runs[:FAN_IN_MAX]):
-            held_bytes += min(run.raw_bytes + RECORD_BYTES * run.records, ROW_GROUP_RAW_BYTES)
-            if held_bytes > self.memory_bytes // INPUT_SHARE:
+            held_bytes += input_bytes(run.raw_bytes, run.records)
+            if held_bytes > self.input_bytes_max:
                 return runs[: max(2, count)]
         return runs[:FAN_IN_MAX]
 
 
-def merge_due_at_ms(topic: TopicState, rules: UpkeepRules, memory_bytes: int, now_ms: int) -> int | None:
+def merge_due_at_ms(topic: TopicState, rules: UpkeepRules, input_bytes_max: int, now_ms: int) -> int | None:
     """When a merge is due, `now_ms` at the earliest; None: not before another version."""
     stretches = list(_stretches(topic, rules))
-    if _due(topic, stretches, rules, memory_bytes, now_ms):
+    if _due(topic, stretches, rules, input_bytes_max, now_ms):
         return now_ms
     return min((_since_ms(runs) + rules.segment_ms for runs in stretches if len(runs) > 1), default=None)
 
 
-def plan_merge(topic: TopicState, rules: UpkeepRules, memory_bytes: int, now_ms: int) -> Merge | None:
+def plan_merge(topic: TopicState, rules: UpkeepRules, input_bytes_max: int, now_ms: int) -> Merge | None:
     """The merge that is due at `now_ms`, that of the oldest records first; None if none is."""
-    return _due(topic, list(_stretches(topic, rules)), rules, memory_bytes, now_ms)
+    return _due(topic, list(_stretches(topic, rules)), rules, input_bytes_max, now_ms)
 
 
 def merged(latest: TopicState | None, inputs: Sequence[TopicSegment], outputs: Sequence[TopicSegment]) -> TopicChange:
@@ -153,11 +150,11 @@ def _stretches(topic: TopicState, rules: UpkeepRules) -> Iterator[Runs]:
 
 
 def _due(
-    topic: TopicState, stretches: Sequence[Runs], rules: UpkeepRules, memory_bytes: int, now_ms: int
+    topic: TopicState, stretches: Sequence[Runs], rules: UpkeepRules, input_bytes_max: int, now_ms: int
 ) -> Merge | None:
     if not stretches:
         return None
-    policy = MergePolicy(rules, memory_bytes, final_ratio(topic.segments))
+    policy = MergePolicy(rules, input_bytes_max, final_ratio(topic.segments))
     found = (_full(runs, policy) or _aged(runs, policy, now_ms) or _gathered(runs, policy) for runs in stretches)
     return next((merge for merge in found if merge), None)
 

@@ -33,6 +33,8 @@ PIECE_SHARE = 4
 """All decoded pieces of the inputs take at most this fraction (one in 4) of the memory, if row groups are as small as
 that; as much is being fetched."""
 PIECE_BYTES_MIN = 64 * 1024
+INPUT_SHARE = 2
+"""Where row groups are larger, a merge takes so few runs that one of each takes at most this fraction (one in 2)."""
 OPENED_AT_ONCE = 8
 
 
@@ -44,6 +46,11 @@ class MergeMeans:
     executor: Executor | None
     memory_bytes: int
     spill_folder: Path
+
+    @property
+    def input_bytes_max(self) -> int:
+        """What the row groups of all inputs may take."""
+        return self.memory_bytes // INPUT_SHARE
 
     def reading(self, inputs: int) -> Reading:
         """How `inputs` segments are read at the same time."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -40,8 +40,6 @@ FOOTER_TAIL_BYTES = 64 * 1024
 """The first read of a footer takes this many bytes: enough for about 100 row groups."""
 
 RowGroups = Sequence[RowGroup]
-Columns = Callable[[RowGroups], Sequence[str] | None]
-"""The columns to decode of some row groups; None: all."""
 
 
 class _Digest(Protocol):
@@ -102,9 +100,10 @@ class Reading:
     bytes_max: int
 
     async def rows(
-        self, place: SegmentPlace, segment: TopicSegment, columns: Columns = lambda _: None
+        self, place: SegmentPlace, segment: TopicSegment, columns: Sequence[str] | None = None
     ) -> AsyncGenerator[pa.Table]:
-        """All records of `segment`, in order. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+        """All records of `segment`, in order: all columns, or those named. Raises `NotFound`, `Corrupt`,
+        `Unavailable`."""
         end = await self.end(place, segment)
         digest = hashlib.sha256(MAGIC)
         async with aclosing(self._fetched(segment, end, end.footer.row_groups)) as fetched:
@@ -156,11 +155,11 @@ def _checked_rows(
     end: SegmentEnd,
     groups: RowGroups,
     data: memoryview,
-    columns: Columns,
+    columns: Sequence[str] | None,
     digest: _Digest,
 ) -> pa.Table:
     digest.update(data)
-    return _rows(segment, end, groups, data, columns(groups))
+    return _rows(segment, end, groups, data, columns)
 
 
 def _rows(

@@ -17,8 +17,11 @@ import numpy as np
 from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 
 FINAL_LEVEL = 2
+RECORD_BYTES = 32
+"""What a record takes in memory beside its key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,11 @@ def segments_of_runs(segments: SegmentList, first: int, last: int) -> Sequence[T
     begin, end = np.searchsorted(segments.stored.run, [first, last + 1]).tolist()
     kept = [segments.stored.segment(at) for at in range(begin, end) if at not in segments.removed]
     return sorted((*kept, *_added(segments, first, last)), key=attrgetter("place"))
+
+
+def input_bytes(raw_bytes: int, records: int) -> int:
+    """What a run takes in memory while it is merged: a row group of it, or all of it if it is smaller."""
+    return min(raw_bytes + RECORD_BYTES * records, ROW_GROUP_RAW_BYTES)
 
 
 def by_run(segments: Iterable[TopicSegment]) -> Sequence[Sequence[TopicSegment]]:
