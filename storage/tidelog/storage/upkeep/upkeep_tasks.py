@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -22,12 +22,19 @@ def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> 
 
 
 def upkeep_tasks(
-    store: ObjectStore, runtime: Runtime, limits: UpkeepLimits, executor: Executor | None, spill_folder: Path
+    store: ObjectStore,
+    runtime: Runtime,
+    limits: UpkeepLimits,
+    executor: Executor | None,
+    spill_folder: Path,
+    *,
+    busy: Callable[[], bool] = lambda: False,
 ) -> Sequence[UpkeepTask]:
-    """Expire, compact, merge. `executor` runs the computations (None: the event loop's default);
-    `spill_folder` holds the data that does not fit in memory."""
+    """Expire, compact, merge. `executor` runs the computations (None: the event loop's default); `spill_folder` holds
+    the data that does not fit in memory; `busy`: whether other work needs the processor, so that merges compress
+    quickly."""
     return (
         ExpireTask(runtime),
         CompactTask(store, runtime, limits, executor, spill_folder),
-        MergeTask(store, runtime, limits, executor, spill_folder),
+        MergeTask(store, runtime, limits, executor, spill_folder, busy=busy),
     )

@@ -4,20 +4,21 @@ upload."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from tests.storage.archive_scenes import GRACE_S, NEVER, CrashingStore, ManualClock, keys
-from tests.storage.record_tables import WEB, record_table
+from tests.storage.upkeep.merge_scenes import PLACE, add, encoded, log_of, manifest_of, records_at, stored
 
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_upload import UPLOAD_ATTEMPTS_MAX, EncodedSegment, ShardUpload
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, TopicSegment
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.segment_codec import EncodedSegment, decode_segment, encode_segment
+from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.upkeep.fresh_upload import UPLOAD_ATTEMPTS_MAX, FreshUpload
 
 SEGMENTS = "topics/web/"
 
@@ -48,29 +49,42 @@ class StallingStore(CrashingStore):
 
 
 def two_segments() -> list[EncodedSegment]:
-    return [
-        encode_segment("web", WEB, record_table(range(5)), "a" * 32),
-        encode_segment("web", WEB, record_table(range(5, 9)), "b" * 32),
-    ]
+    """Of one run."""
+    parts = ({0: records_at(0, range(5))}, {1: records_at(1, range(4))})
+    return [encoded(stored(part), digit * 32, 0) for part, digit in zip(parts, "ab", strict=True)]
 
 
-async def appended(store: ObjectStore, clock: SplitClock) -> Manifest:
-    log = ManifestLog(store, "web", WEB)
-    await log.latest()
-    fresh = FreshUpload(store, Runtime(clock, SeededEntropy(0)), GRACE_S)
-    return await fresh.append(log, two_segments(), with_both, ChangeKind.ARCHIVE)
+def with_both(latest: ShardManifest, added: Sequence[TopicSegment]) -> ManifestChange:
+    if PLACE.topic_id in latest.topics and latest.topics[PLACE.topic_id].partition(7).cold_end % 2:
+        raise Conflict("no place for them")
+    change = TopicChange(
+        PLACE.topic, added=tuple(added), partitions={0: ColdState(cold_end=5), 1: ColdState(cold_end=4)}
+    )
+    return ManifestChange(ChangeKind.ARCHIVE, {PLACE.topic_id: change})
 
 
-async def named_and_there(store: ObjectStore, manifest: Manifest) -> bool:
-    for segment in manifest.segments:
-        decode_segment(segment.key, (await store.get(segment.key)).data)
-    return (await ManifestLog(store, "web", WEB).latest()) == manifest
+async def appended(store: ObjectStore, clock: ManualClock, log: ShardLog | None = None) -> ShardManifest:
+    uploads = ShardUpload(store, Runtime(clock, SeededEntropy(0)), GRACE_S)
+    return await uploads.append(log or log_of(store), two_segments(), with_both)
+
+
+def named(manifest: ShardManifest) -> list[str]:
+    return [segment.key for segment in manifest.topics[PLACE.topic_id].segments if segment.spans[0].partition < 7]
+
+
+BEFORE = {each.segment.key for each in two_segments()}
+
+
+async def named_and_there(store: ObjectStore, manifest: ShardManifest) -> bool:
+    for segment in manifest.topics[PLACE.topic_id].segments:
+        decode_topic_segment(segment, PLACE, (await store.get(segment.key)).data)
+    return await manifest_of(store) == manifest
 
 
 async def test_an_upload_in_time_is_named_as_it_is() -> None:
     store, clock = MemoryObjectStore(), SplitClock()
     manifest = await appended(StallingStore(store, clock, 3, s=GRACE_S / 6, wall_s=-GRACE_S), clock)
-    assert [segment.key for segment in manifest.segments] == [encoded.segment.key for encoded in two_segments()]
+    assert set(named(manifest)) == BEFORE
     assert await named_and_there(store, manifest)
 
 
@@ -79,10 +93,9 @@ async def test_a_worker_that_stalled_by_either_clock_uploads_again_under_new_nam
     store, clock = MemoryObjectStore(), SplitClock()
     latest = 1  # the latest manifest is requested before the uploads
     manifest = await appended(StallingStore(store, clock, latest + 2, s=s, wall_s=wall_s), clock)
-    before = {encoded.segment.key for encoded in two_segments()}
-    assert before.isdisjoint(segment.key for segment in manifest.segments)
-    assert before < set(await keys(store, SEGMENTS))  # orphans for the sweep
-    for key in before:
+    assert BEFORE.isdisjoint(named(manifest))
+    assert set(await keys(store, SEGMENTS)) > BEFORE  # orphans for the sweep
+    for key in BEFORE:
         await store.delete(key)
     assert await named_and_there(store, manifest)
 
@@ -91,26 +104,21 @@ async def test_uploads_that_are_always_too_slow_end_with_an_error_and_no_manifes
     store, clock = MemoryObjectStore(), SplitClock()
     with pytest.raises(Unavailable, match="half the grace"):
         await appended(StallingStore(store, clock, NEVER, s=GRACE_S), clock)
-    assert (await ManifestLog(store, "web", WEB).latest()).version == -1
+    assert (await manifest_of(store)).version == -1
     assert len(await keys(store, SEGMENTS)) == 2 * UPLOAD_ATTEMPTS_MAX
 
 
 # ---- into the latest version
 
 
-def with_both(latest: Manifest, added: Sequence[Segment]) -> Manifest:
-    if latest.log_start_offset:
-        raise Conflict("no place for them")
-    return replace(latest, cold_end=max(9, latest.cold_end), segments=tuple(added))
-
-
 class OvertakenStore(CrashingStore):
     """Another worker appends a version before each of its creates."""
 
-    def __init__(self, inner: ObjectStore, times: int, *, log_start_offset: int = 0) -> None:
+    def __init__(self, inner: ObjectStore, times: int, *, records: int = 2) -> None:
         super().__init__(inner, NEVER, after=False)
         self.times = times
-        self._log_start_offset = log_start_offset
+        self._records = records
+        self._end = 0
         self.puts = 0
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
@@ -120,24 +128,17 @@ class OvertakenStore(CrashingStore):
     async def create(self, key: str, data: Body) -> str:
         if self.times:
             self.times -= 1
-            log = ManifestLog(self._inner, "web", WEB)
-            latest = await log.latest()
-            moved = replace(latest, cold_end=latest.cold_end + 10, log_start_offset=self._log_start_offset)
-            await log.append(moved)
+            await add(self._inner, {7: records_at(7, range(self._end, self._end + self._records))})
+            self._end += self._records
         return await super().create(key, data)
-
-
-async def put_into_latest(store: ObjectStore, clock: ManualClock) -> Manifest:
-    fresh = FreshUpload(store, Runtime(clock, SeededEntropy(0)), GRACE_S)
-    log = ManifestLog(store, "web", WEB)
-    return await fresh.append(log, two_segments(), with_both, ChangeKind.MERGE)
 
 
 async def test_versions_of_others_in_between_cost_no_other_upload() -> None:
     store = MemoryObjectStore()
     overtaken = OvertakenStore(store, 3)
-    manifest = await put_into_latest(overtaken, ManualClock())
-    assert (manifest.version, manifest.cold_end, len(manifest.segments)) == (3, 30, 2)
+    manifest = await appended(overtaken, ManualClock())
+    assert (manifest.version, len(named(manifest))) == (3, 2)
+    assert manifest.topics[PLACE.topic_id].partition(7).cold_end == 6
     assert overtaken.puts == 2
     assert await named_and_there(store, manifest)
 
@@ -145,13 +146,13 @@ async def test_versions_of_others_in_between_cost_no_other_upload() -> None:
 async def test_an_upload_without_a_place_in_the_latest_version_is_a_conflict() -> None:
     store = MemoryObjectStore()
     with pytest.raises(Conflict, match="no place"):
-        await put_into_latest(OvertakenStore(store, 1, log_start_offset=3), ManualClock())
-    assert (await ManifestLog(store, "web", WEB).latest()).segments == ()
+        await appended(OvertakenStore(store, 1, records=3), ManualClock())
+    assert named(await manifest_of(store)) == []
 
 
 async def test_a_worker_that_is_overtaken_again_and_again_gives_up() -> None:
     with pytest.raises(Conflict, match="faster 8 times"):
-        await put_into_latest(OvertakenStore(MemoryObjectStore(), NEVER), ManualClock())
+        await appended(OvertakenStore(MemoryObjectStore(), NEVER), ManualClock())
 
 
 async def test_an_upload_that_grew_old_while_others_were_faster_is_created_again() -> None:
@@ -163,9 +164,9 @@ async def test_an_upload_that_grew_old_while_others_were_faster_is_created_again
             return await super().create(key, data)
 
     overtaken = SlowlyOvertaken(store, 1)
-    manifest = await put_into_latest(overtaken, clock)
+    manifest = await appended(overtaken, clock)
     assert overtaken.puts == 4
-    assert {encoded.segment.key for encoded in two_segments()}.isdisjoint(s.key for s in manifest.segments)
+    assert BEFORE.isdisjoint(named(manifest))
     assert await named_and_there(store, manifest)
 
 
@@ -175,11 +176,10 @@ class SweepingStore(OvertakenStore):
     async def create(self, key: str, data: Body) -> str:
         if self.times:
             self.times -= 1
-            log = ManifestLog(self._inner, "web", WEB)
-            await log.append(await log.latest(), ChangeKind.SWEEP)
+            log = log_of(self._inner)
+            await log.append(ManifestChange(ChangeKind.SWEEP), await log.latest())
             for upload in await keys(self._inner, SEGMENTS):
-                if "/partition=" in upload:
-                    await self._inner.delete(upload)
+                await self._inner.delete(upload)
         return await CrashingStore.create(self, key, data)
 
 
@@ -188,12 +188,11 @@ class SweepingStore(OvertakenStore):
 async def test_after_a_sweep_in_between_all_is_uploaded_again(known: bool, sweeps: int) -> None:
     store, clock = MemoryObjectStore(), ManualClock()
     sweeping = SweepingStore(store, 0)
-    log = ManifestLog(sweeping, "web", WEB)
+    log = log_of(sweeping)
     manifest = await log.latest()
     if known:
-        await log.append(manifest)
+        await log.append(ManifestChange(ChangeKind.COLLECT), manifest)
     sweeping.times = sweeps
-    fresh = FreshUpload(sweeping, Runtime(clock, SeededEntropy(0)), GRACE_S)
-    appended = await fresh.append(log, two_segments(), with_both, ChangeKind.ARCHIVE)
+    made = await appended(sweeping, clock, log)
     assert sweeping.puts == 2 * (1 + sweeps)
-    assert await named_and_there(store, appended)
+    assert await named_and_there(store, made)
