@@ -7,13 +7,13 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, numbered
+from tidelog.services.broker.telemetry.cold_ledger import added_segments, cold_figures
 
 from tidelog.services.broker.api.costs import BrokerCosts, ColdFigures, TopicCost
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.shard.wal_extent import WalExtent
-from tidelog.services.broker.telemetry.cold_ledger import added_segments, cold_figures
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Corrupt
