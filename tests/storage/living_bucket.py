@@ -4,29 +4,26 @@ versions and of entries."""
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 from tests.storage.archive_scenes import GRACE_S, TOPIC_NAMES, Scene, archiver_of, small_scene
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.upkeep.collect import CollectTask
-from tidelog.storage.upkeep.compact import CompactTask
-from tidelog.storage.upkeep.merge import MergeTask
-from tidelog.storage.upkeep.retention import ExpireTask
+from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
-from tidelog.storage.upkeep.task import Place, UpkeepTask
+from tidelog.storage.upkeep.upkeep import Upkeep
+from tidelog.storage.upkeep.upkeep_tasks import upkeep_tasks
 
 RULES = {
-    WEB: UpkeepRules(retention_ms=-1, retention_bytes=1_000, segment_ms=1),
-    WEB_1: UpkeepRules(retention_ms=-1, segment_ms=1),
-    SHOP: UpkeepRules(deletes=False, compacts=True, segment_ms=1, min_cleanable_dirty_ratio=0.0),
+    WEB.topic_id: UpkeepRules(retention_ms=-1, retention_bytes=4_000, segment_ms=1, grace_ms=0),
+    SHOP.topic_id: UpkeepRules(deletes=False, compacts=True, segment_ms=1, grace_ms=0, min_cleanable_dirty_ratio=0.0),
 }
-STEPS_MAX = 10
 
 
 class NamedStore(MemoryObjectStore):
@@ -44,13 +41,9 @@ class LivingBucket:
         self.scene = scene
         self.archiver = archiver_of(scene, store, seed=77)
         runtime, limits = scene.runtime(78), UpkeepLimits(grace_s=GRACE_S)
-        self._tasks: tuple[UpkeepTask, ...] = (
-            ExpireTask(runtime),
-            CompactTask(store, runtime, limits, None, folder),
-            MergeTask(store, runtime, limits, None, folder),
-            CollectTask(store, runtime, GRACE_S, block_versions=2),
-        )
-        self._logs = {place: ManifestLog(store, TOPIC_NAMES[place.topic_id], place, scene.clock) for place in RULES}
+        self._upkeep = Upkeep(upkeep_tasks(store, runtime, limits, None, folder), runtime)
+        self._collector = Collector(store, runtime, GRACE_S, lambda _: 0, block_versions=2)
+        self._log = ShardLog(store, scene.shard, runtime)
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -65,22 +58,15 @@ class LivingBucket:
         async with self._turn:
             await self.scene.append({WEB: 3, SHOP: 2, WEB_1: 1}, epoch=2)
             await self.archiver.run_once()
-            for place in RULES:
-                await self._tend(place)
+            await self._tend()
             self.scene.clock.now_s += GRACE_S
             await self.archiver.collect()
-            for place in RULES:
-                await self._tend(place)
+            await self._tend()
             await self.scene.append({WEB: 1}, epoch=2)
 
-    async def _tend(self, place: TopicPartition) -> None:
-        log, rules = self._logs[place], RULES[place]
-        for task in self._tasks:
-            for _ in range(STEPS_MAX):
-                due_ms = task.due_at_ms(await log.latest(), rules, self.scene.clock.now_ms())
-                if due_ms is None or due_ms > self.scene.clock.now_ms():
-                    break
-                try:
-                    await task.run(Place(TOPIC_NAMES[place.topic_id], place), log, rules)
-                except Conflict:
-                    continue
+    async def _tend(self) -> None:
+        for topic_id, rules in RULES.items():
+            place = SegmentPlace(TOPIC_NAMES[topic_id], topic_id, self.scene.shard)
+            await self._upkeep.tend(place, self._log, rules)
+        with suppress(Conflict):
+            await self._collector.run(self._log)
