@@ -21,7 +21,7 @@ from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.upkeep.upkeep_tasks import upkeep_tasks
 
 RULES = {
-    WEB.topic_id: UpkeepRules(retention_ms=-1, retention_bytes=4_000, segment_ms=1, grace_ms=0),
+    WEB.topic_id: UpkeepRules(retention_ms=-1, retention_bytes=1_000, segment_ms=1, grace_ms=0),
     SHOP.topic_id: UpkeepRules(deletes=False, compacts=True, segment_ms=1, grace_ms=0, min_cleanable_dirty_ratio=0.0),
 }
 
