@@ -27,11 +27,11 @@ from tests.storage.copy_scenes import expect_history
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
-from tests.storage.sweep_scenes import rewrite
+from tests.storage.sweep_scenes import orphan_in, rewrite
 
 from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
 from tidelog.storage.errors import Conflict
-from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, lists_prefix, topic_prefix
+from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition
 from tidelog.storage.manifests import shard_log
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -77,6 +77,12 @@ class Damaged:
 
     async def key_of_segment(self, place: TopicPartition, number: int = 0) -> str:
         return list((await manifest_of(self.store)).topics[place.topic_id].segments)[number].key
+
+    async def key_of_list(self, place: TopicPartition) -> str:
+        """The list that the newest version names."""
+        stored = (await self.scene.log.latest()).topics[place.topic_id].stored
+        assert stored is not None
+        return stored.key
 
     async def check(self, lost: Lost) -> None:
         """Check that exactly the `lost` records are recorded as lost, that all others are there, and that the log goes
@@ -204,6 +210,53 @@ async def test_what_only_a_damaged_version_and_lost_segments_had_is_recorded() -
     await bucket.check({WEB: range(4, 7), WEB_1: range(4, 6), SHOP: range(2, 4)})
 
 
+# ---- lists
+
+
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every version writes new lists of the topics that it changes."""
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+
+
+@pytest.mark.parametrize("harm", [delete, flip, cut])
+async def test_a_lost_list_is_made_again_of_history_and_segments(lists: None, harm: Harm) -> None:
+    bucket = await Damaged().filled(archived=2)
+    before = (await manifest_of(bucket.store)).topics[WEB.topic_id]
+    await bucket.collect_log()
+    await orphan_in(bucket.store)
+    named = await bucket.key_of_list(WEB)
+    await harm(bucket.store, named)
+    ((shard, restored),) = (await bucket.repair().plan()).lists
+    assert (shard, restored.key, restored.lost_segments, restored.losses()) == (0, named, 0, {})
+    await bucket.repaired()
+    after = (await manifest_of(bucket.store)).topics[WEB.topic_id]
+    assert sorted(each.sha256 for each in after.segments) == sorted(each.sha256 for each in before.segments)
+    assert after.totals == before.totals
+    await bucket.check({})
+
+
+async def test_with_a_list_and_a_segment_lost_the_rest_is_listed_again(lists: None) -> None:
+    bucket = await Damaged().filled(archived=2)
+    await bucket.collect_log()
+    await bucket.store.delete_many([await bucket.key_of_segment(WEB), await bucket.key_of_list(WEB)])
+    await bucket.repaired()
+    await bucket.check({WEB: range(4), WEB_1: range(4)})
+
+
+async def test_a_lost_list_of_a_topic_that_changed_since_is_planned_again(lists: None) -> None:
+    bucket = await Damaged().filled(archived=1)
+    named = await bucket.key_of_list(WEB)
+    listed = (await bucket.store.get(named)).data
+    await bucket.store.delete(named)
+    plan = await bucket.repair().plan()
+    await bucket.store.put(named, listed)
+    await archiver_of(bucket.scene, bucket.store, seed=5).run_once()
+    with pytest.raises(Conflict, match="changed since"):
+        await bucket.repair().apply(plan)
+    await bucket.check({})
+
+
 # ---- what a repair refuses
 
 
@@ -219,28 +272,26 @@ async def test_a_manifest_without_a_readable_version_is_for_a_person() -> None:
     assert (bool(plan), len(plan.unsolved)) == (False, 1)
 
 
-async def test_a_damaged_list_is_for_a_person_and_holds_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
-    bucket = await Damaged().filled(archived=1)
-    (of_web, _) = await keys(bucket.store, lists_prefix(0))
-    listed = (await bucket.store.get(of_web)).data
-    await flip(bucket.store, of_web)
-    await bucket.store.delete(await keys_of(bucket, SHOP))
-    await bucket.store.delete(bucket.scene.wal.key(4))
+async def test_where_the_history_has_a_gap_a_damaged_list_is_for_a_person_and_holds_the_floor(lists: None) -> None:
+    bucket = await Damaged().filled(archived=2)
+    await bucket.scene.append(dict.fromkeys(PLACES, 1), epoch=2)
+    await bucket.scene.append(dict.fromkeys(PLACES, 1), epoch=2)
+    of_web, of_shop = await bucket.key_of_list(WEB), await bucket.key_of_segment(SHOP)
+    spoiled = {of_web: b"?", bucket.scene.log.key(0): b"?"}
+    sound = {key: (await bucket.store.get(key)).data for key in spoiled}
+    for key, data in spoiled.items():
+        await bucket.store.put(key, data)
+    await bucket.store.delete_many([of_shop, bucket.scene.wal.key(6)])
     plan = await bucket.repair().plan()
-    assert [finding.key for finding in plan.unsolved] == [of_web]
+    assert [finding.key for finding in plan.unsolved] == [bucket.scene.log.key(0)]
     (repair,) = plan.shards
     assert ([topic.topic for topic in repair.topics], dict(repair.entries)) == (["shop"], {})
     await bucket.repair().apply(plan)
-    assert (await bucket.scene.log.latest()).floor.number == 4
-    await bucket.store.put(of_web, listed)
+    assert (await bucket.scene.log.latest()).floor.number == 6
+    for key, data in sound.items():
+        await bucket.store.put(key, data)
     await bucket.repaired()
-    await bucket.check({WEB: [4, 5], SHOP: range(3)})
-
-
-async def keys_of(bucket: Damaged, place: TopicPartition) -> str:
-    (key,) = await keys(bucket.store, topic_prefix("shop", place.topic_id))
-    return key
+    await bucket.check({WEB: [7], WEB_1: [6], SHOP: [0, 1, 4]})
 
 
 async def test_an_entry_that_is_back_is_not_given_up() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 if TYPE_CHECKING:
     from tidelog.storage.bucket.repair import RepairPlan
     from tidelog.storage.bucket.repair_plan import TopicRepair
+    from tidelog.storage.manifests.losses import Loss
 
 ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Repair, or only print the plan.")]
 DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte of segments.")]
@@ -68,6 +69,11 @@ def _print(plan: RepairPlan, *, as_json: bool) -> None:
 
 def _actions(plan: RepairPlan) -> Iterator[dict[str, object]]:
     """The actions of a plan, each for one object or one loss."""
+    for number, restored in plan.lists:
+        where = {"topic": restored.planned.name, "shard": number}
+        reason = f"{restored.reason}; segments that are lost with it: {restored.lost_segments}"
+        yield {"action": "list again", "object": restored.key, "reason": reason, **where}
+        yield from _losses(restored.losses(), where)
     for shard in plan.shards:
         here = {"shard": shard.shard}
         if shard.fault is not None:
@@ -87,7 +93,11 @@ def _actions_of_topic(topic: TopicRepair, shard: int) -> Iterator[dict[str, obje
         yield {"action": "unlist", "object": key, "reason": reason, **where}
     for segment in topic.added:
         yield {"action": "list", "object": segment.key, "reason": "holds records that no other object holds", **where}
-    for partition, losses in sorted(topic.losses.items()):
+    yield from _losses(topic.losses, where)
+
+
+def _losses(lost: Mapping[int, Sequence[Loss]], where: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    for partition, losses in sorted(lost.items()):
         for loss in losses:
             offsets = {"partition": partition, "first_offset": loss.first_offset, "next_offset": loss.next_offset}
             yield {"action": "lose", "object": loss.key, "reason": "no other object holds them", **where, **offsets}

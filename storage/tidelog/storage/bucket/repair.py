@@ -7,11 +7,12 @@ lost, so that the rest of the log can be read and written again.
 
 A crash at any step is safe, and running again continues, because of the order, for each shard:
 
-1. If the newest version of the manifest cannot be read, it is replaced, by compare-and-swap, with one made from its
+1. Lists that cannot be read are made again (`list_restore`).
+2. If the newest version of the manifest cannot be read, it is replaced, by compare-and-swap, with one made from its
    newest readable predecessor, so the chain of hashes stays unbroken (`attest`).
-2. One version (`ChangeKind.LOSE`) takes lost segments out of the lists, lists spare ones, records all losses, and moves
+3. One version (`ChangeKind.LOSE`) takes lost segments out of the lists, lists spare ones, records all losses, and moves
    the floor past the lost entries at which it stands.
-3. Then, for each later lost entry, ascending: the entries before it are archived, and a version moves the floor past
+4. Then, for each later lost entry, ascending: the entries before it are archived, and a version moves the floor past
    it. So its number is never created again (inv. 2), and the floor passes no entry whose records are neither in a
    segment nor recorded as lost (inv. 6).
 
@@ -29,8 +30,9 @@ from dataclasses import dataclass, replace
 from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
+from tidelog.storage.bucket.list_restore import ListRestore, plan_list
 from tidelog.storage.bucket.repair_plan import ShardRepair, plan_shard
-from tidelog.storage.bucket.repair_survey import ShardSurvey
+from tidelog.storage.bucket.repair_survey import ShardSurvey, Survey
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
@@ -44,13 +46,15 @@ from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The repairs to apply, and the damage that only a person can repair (`unsolved`)."""
+    """The repairs to apply, and the damage that only a person can repair (`unsolved`). `lists`: by shard, the lists to
+    make again, before their shards are planned once more."""
 
+    lists: Sequence[tuple[int, ListRestore]] = ()
     shards: Sequence[ShardRepair] = ()
     unsolved: Sequence[Finding] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.shards)
+        return bool(self.lists or self.shards)
 
 
 class BucketRepair:
@@ -65,6 +69,7 @@ class BucketRepair:
     async def plan(self) -> RepairPlan:
         """Raises `Unavailable`, and `Corrupt` if the journal is damaged."""
         live = list((await live_topics(self._topics)).values())
+        lists: list[tuple[int, ListRestore]] = []
         repairs: list[ShardRepair] = []
         unsolved: list[Finding] = []
         for shard in sorted({shard for topic in live for shard in topic.shards}):
@@ -75,17 +80,36 @@ class BucketRepair:
                 unsolved.append(_unsolved(error))
                 continue
             planned = plan_shard(survey.shard, survey.log, self._runtime.clock.now_ms())
-            stuck = [*survey.unreadable, *_lost_without_manifest(planned)]
+            restored, faults = await self._plan_lists(shard, survey)
+            lists += [(shard, each) for each in restored]
+            stuck = [*faults, *_lost_without_manifest(planned)]
             unsolved += [_unsolved(error) for error in stuck]
-            if planned and stuck:  # nothing of a topic that cannot be read may be passed by the floor
+            if planned and (stuck or restored):  # nothing of a topic that cannot be read may be passed by the floor
                 planned = replace(planned, entries={})
             if planned and (planned.fault or planned.topics or planned.entries) and not _is_hopeless(planned, stuck):
                 repairs.append(planned)
-        return RepairPlan(tuple(repairs), tuple(unsolved))
+        return RepairPlan(tuple(lists), tuple(repairs), tuple(unsolved))
+
+    async def _plan_lists(self, shard: int, survey: Survey) -> tuple[list[ListRestore], list[Corrupt]]:
+        """The lists that can be made again, and the faults of the others."""
+        restored: list[ListRestore] = []
+        faults: list[Corrupt] = []
+        log, now_ms = ShardLog(self._store, shard, self._runtime), self._runtime.clock.now_ms()
+        for topic_id, fault in survey.unreadable.items():
+            if survey.shard.fault is not None:
+                faults.append(fault)
+                continue
+            try:
+                restored.append(await plan_list(self._store, log, survey.shard.manifest, topic_id, fault, now_ms))
+            except Corrupt as error:
+                faults.append(error)
+        return restored, faults
 
     async def apply(self, plan: RepairPlan) -> None:
         """Raises `Unavailable`, `Conflict` if other workers keep changing a manifest first, `Corrupt` if there is
         damage that the plan does not know: plan again."""
+        for shard, restored in plan.lists:
+            await restored.apply(ShardLog(self._store, shard, self._runtime))
         for repair in plan.shards:
             await self._apply(repair)
 
@@ -123,7 +147,7 @@ class BucketRepair:
         manifest = await log.with_lists(manifest, [topic.topic_id for topic in repair.topics])
         change = repair.change_of(manifest) or ManifestChange(ChangeKind.LOSE)
         for version in range(repair.after_version + 1, repair.replaces + 1):
-            manifest = applied(manifest, change)
+            manifest = applied(manifest, change, self._runtime.clock.now_ms())
             await self._replace(log.key(version), manifest)
             change = ManifestChange(ChangeKind.SWEEP)
 

@@ -12,31 +12,20 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
+from tidelog.storage.bucket.segment_description import described
 from tidelog.storage.bucket.wal_check import read_header
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import manifests_prefix, shard_segment_prefix
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
-from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
+from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, list_all
-from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.topic_segment import (
-    SEGMENT_FLAVOR,
-    SegmentPlace,
-    decode_place,
-    max_timestamp_ms,
-    min_timestamp_ms,
-    order_fault,
-    sha256_of,
-)
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import WalHeader
@@ -53,11 +42,12 @@ IS_MISSING = "is missing"
 
 @dataclass(frozen=True)
 class Survey:
-    """A shard as it was read. `unreadable`: topics whose list cannot be read; they are not in `shard`."""
+    """A shard as it was read. `unreadable`: by id, the topics whose list cannot be read; they are
+    not in `shard`."""
 
     log: LogView
     shard: ShardView
-    unreadable: Sequence[Corrupt]
+    unreadable: Mapping[str, Corrupt]
 
 
 class ShardSurvey:
@@ -144,16 +134,16 @@ class ShardSurvey:
                 found[seq] = header
         return found
 
-    async def _read_topics(self, view: ShardView, log: LogView) -> tuple[Sequence[TopicView], Sequence[Corrupt]]:
+    async def _read_topics(self, view: ShardView, log: LogView) -> tuple[Sequence[TopicView], Mapping[str, Corrupt]]:
         topics: list[TopicView] = []
-        unreadable: list[Corrupt] = []
+        unreadable: dict[str, Corrupt] = {}
         for topic in self._topics:
             try:
                 read = (await self._log.with_lists(view.manifest, [topic.topic_id])).topics.get(topic.topic_id)
             except Corrupt as error:
-                unreadable.append(error)
+                unreadable[topic.topic_id] = error
             except Conflict as error:
-                unreadable.append(Corrupt(view.newest_key, str(error)))
+                unreadable[topic.topic_id] = Corrupt(view.newest_key, str(error))
             else:
                 topics.append(await self._topic(topic.topic_id, read or TopicState(topic.name), view, log))
         return topics, unreadable
@@ -166,7 +156,7 @@ class ShardSurvey:
         found = TopicView(topic_id, state, missing)
         if view.fault is None and not missing and not gaps(view, found, log):
             return found
-        spare = [await self._described(place, info) for key, info in listed.items() if key not in state.segments]
+        spare = [await described(self._store, place, info) for key, info in listed.items() if key not in state.segments]
         return replace(found, spare=[segment for segment in spare if segment])
 
     async def _missing(self, state: TopicState, listed: Mapping[str, ObjectInfo]) -> Mapping[str, str]:
@@ -200,37 +190,8 @@ class ShardSurvey:
             await asyncio.to_thread(digest.update, part.data)
         return digest.hexdigest()
 
-    async def _described(self, place: SegmentPlace, info: ObjectInfo) -> TopicSegment | None:
-        """A sound segment that no list describes, from its own content; None if it is not sound."""
-        try:
-            data = (await self._store.get(info.key)).data
-            return await asyncio.to_thread(_segment_of, place, info, data)
-        except (Corrupt, NotFound):
-            return None
-
 
 def _from(log: LogView, floor: int) -> LogView:
     """The log from a later floor on."""
     headers = {seq: header for seq, header in log.headers.items() if seq >= floor}
     return LogView(log.shard, floor, headers, {seq: lost for seq, lost in log.lost.items() if seq >= floor})
-
-
-def _segment_of(place: SegmentPlace, info: ObjectInfo, data: bytes) -> TopicSegment:
-    """The segment in `data`; its run and level are unknown. Raises `Corrupt`."""
-    footer, records = decode_parquet(info.key, SEGMENT_FLAVOR, data)
-    found, stated = decode_place(info.key, footer)
-    spans, row = [], 0
-    for partition, base_offset, last_offset, count in stated:
-        raw_bytes = _raw_bytes(records.slice(row, count))
-        spans.append(SegmentSpan(partition, base_offset, last_offset, count, raw_bytes))
-        row += count
-    if found != place or not spans:
-        raise Corrupt(info.key, "belongs to another topic or shard than its name says")
-    if fault := order_fault(spans, records):
-        raise Corrupt(info.key, fault)
-    times = min_timestamp_ms(footer.row_groups), max_timestamp_ms(footer.row_groups)
-    return TopicSegment(info.key, 0, 0, len(data), sha256_of(data), *times, info.modified_ms, tuple(spans))
-
-
-def _raw_bytes(records: pa.Table) -> int:
-    return sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
