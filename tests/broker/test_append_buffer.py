@@ -5,9 +5,10 @@ from tidelog.services.broker.shard.append_buffer import Append, AppendBuffer, Bu
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.partition_view import view_of
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 
-STATE = PartitionState("t", 0, Manifest(TopicPartition("t", 0)))
+STATE = PartitionState("t", view_of(ShardManifest(0), TopicPartition("t", 0)))
 
 
 def append(held_bytes: int) -> Append:

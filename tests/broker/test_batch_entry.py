@@ -10,7 +10,8 @@ from tidelog.services.broker.shard.batch_entry import entry_draft
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.write.admission import admit
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.partition_view import view_of
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, WalHeader
@@ -32,7 +33,7 @@ def test_each_append_is_found_again_at_its_offsets(appends: list[tuple[str, int,
     taken = []
     for number, (topic, partition, count) in enumerate(appends):
         place = TopicPartition(topic, partition)
-        state = states.setdefault(place, PartitionState(topic, 0, Manifest(place)))
+        state = states.setdefault(place, PartitionState(topic, view_of(ShardManifest(0), place)))
         taken.append(append(state, number, count, held_bytes))
     entry = entry_draft(taken)
     assert entry.records.schema == WAL_SCHEMA

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import pytest
 from tests.anybody import ANYBODY
-from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, numbered
-from tidelog.services.broker.telemetry.cold_ledger import added_segments, cold_figures
 
 from tidelog.services.broker.api.costs import BrokerCosts, ColdFigures, TopicCost
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.archive.archive_account import ArchiveAccount
-from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.shard.wal_extent import WalExtent
+from tidelog.services.broker.telemetry.cold_figures import cold_figures
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Change, ChangeKind, Garbage, Manifest, Segment
+from tidelog.storage.layout import TopicPartition, shard_segment_key
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied
+from tidelog.storage.manifests.shard_values import EMPTY, ChangeKind, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.object_store import list_all
-from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal.wal_entry import EntryKind, Span, WalHeader
 
-PLACE = TopicPartition("id", 0)
+TOPIC_ID, NOW_MS = "1d" * 16, 1_000
 
 
-def segment(base: int, last: int, *, records: int | None = None, size_bytes: int = 100) -> Segment:
-    return Segment(
-        key=f"topics/t/id/partition=0/{base:020d}-{last:020d}-{base:x}.parquet",
-        base_offset=base,
-        last_offset=last,
-        records=last - base + 1 if records is None else records,
+def segment(base: int, last: int, *, records: int | None = None, size_bytes: int = 100, run: int = 0) -> TopicSegment:
+    records = last - base + 1 if records is None else records
+    return TopicSegment(
+        key=shard_segment_key("t", TOPIC_ID, 0, f"{base:032x}"),
+        run=run,
+        level=0,
         size_bytes=size_bytes,
+        sha256=f"{base}-{last}-{size_bytes}",
         min_timestamp_ms=0,
         max_timestamp_ms=0,
-        sha256=f"{base}-{last}-{size_bytes}",
-        raw_bytes=10 * size_bytes,
+        archived_at_ms=0,
+        spans=(SegmentSpan(0, base, last, records, 10 * size_bytes),),
     )
 
 
@@ -64,7 +62,7 @@ async def test_topics_and_the_rest_add_up_to_every_request_made() -> None:
         paid = sum((topic.requests for topic in costs.topics), costs.rest)
     for verb in ("puts", "gets", "lists", "heads", "deletes"):
         assert getattr(paid, verb) == pytest.approx(getattr(made, verb))
-    assert all(topic.requests.puts >= 3 for topic in costs.topics), "a part of the log, a segment, a manifest"
+    assert all(topic.requests.puts > 2 for topic in costs.topics), "a part of the log and of a manifest, two segments"
     assert costs.rest.puts > 0, "epochs and topics are nobody's"
 
 
@@ -134,67 +132,65 @@ async def test_a_damaged_manifest_is_named() -> None:
         for partition in range(2):
             await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=partition))
         await broker.archive_now()
-    (damaged, *_) = [info.key async for info in list_all(store, "topics/t/") if "_manifest" in info.key]
-    await store.put(damaged, b"nothing of the kind")
+        damaged = [info.key async for info in list_all(store, "manifests/0000/")][-1]
+        saved = (await store.get(damaged)).data
+        await store.put(damaged, b"nothing of the kind")
+        costs = await broker.costs(ANYBODY)
+        assert of(costs, "t").archive.cold.records == 10, "it is known from what passed through"
+    await store.put(damaged, saved)
     async with running_broker(store) as broker:
-        with pytest.raises(Corrupt, match="_manifest"):
+        await store.put(damaged, b"nothing of the kind")
+        with pytest.raises(Corrupt, match=damaged):
             await broker.costs(ANYBODY)
 
 
-async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:
-    parts = broker_parts(SETTINGS, Runtime(), MemoryObjectStore())
-    broker, cold = LocalBroker(parts), Measurements()
-    await broker.start()
-    topic = await broker.create_topic(ANYBODY, "t", 5, {})
-    account = ArchiveAccount(parts.store, parts.catalog, parts.shards, cold, parts.resources.runtime.clock, read_max=2)
-    for known in (2, 4, 5, 5):
-        await account.complete()
-        assert sum(cold.cold.of(topic.partition(number)) is not None for number in range(5)) == known
-    await broker.aclose()
+async def test_a_broker_that_has_just_started_asks_once_for_each_shard() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store) as broker:
+        for number in range(5):
+            await broker.create_topic(ANYBODY, f"t{number}", 4, {})
+            await broker.produce(ANYBODY, f"t{number}", numbered(0, 100), ProduceOptions())
+        await broker.archive_now()
+    async with running_broker(store) as broker:
+        before = broker.measurements().usage
+        costs = await broker.costs(ANYBODY)
+        spent = (broker.measurements().usage - before).counts()
+        assert sum(topic.archive.cold.records for topic in costs.topics) == 500
+        assert (spent.lists, spent.gets) == (2, 2), "two shards, whatever the number of topics and partitions"
 
 
 def test_bytes_of_a_version_are_counted_by_their_cause() -> None:
     measurements = Measurements()
     small, large = segment(0, 9, size_bytes=100), segment(0, 9, size_bytes=70)
     for kind, written in ((ChangeKind.ARCHIVE, small), (ChangeKind.MERGE, large), (ChangeKind.COMPACT, small)):
-        measurements.manifest_appended(
-            Manifest(PLACE, segments=(written,), change=Change(kind, added=(written.sha256,)))
-        )
-    measurements.manifest_appended(Manifest(PLACE, segments=(small,), change=Change(ChangeKind.EXPIRE, removed=("x",))))
+        measurements.wrote(kind, [("t", written)])
+    measurements.wrote(ChangeKind.EXPIRE, [])
     counts = measurements.topics()["t"]
     assert (counts.archived_bytes, counts.merged_bytes, counts.compacted_bytes) == (100, 70, 100)
 
 
-def test_only_segments_that_came_with_a_version_were_written_for_it() -> None:
-    segments = tuple(segment(10 * n, 10 * n + 9) for n in range(5))
-    manifest = Manifest(PLACE, segments=segments, change=Change(ChangeKind.MERGE, added=(segments[1].sha256,)))
-    assert added_segments(manifest) == [segments[1]]
+def manifest_with(*segments: TopicSegment, state: ColdState = EMPTY) -> ShardManifest:
+    change = TopicChange("t", added=segments, partitions={0: state})
+    return applied(ShardManifest(0), ManifestChange(ChangeKind.ARCHIVE, {TOPIC_ID: change}), NOW_MS)
 
 
-def test_the_figures_of_a_compacted_partition_tell_what_is_left() -> None:
-    manifest = Manifest(
-        PLACE,
-        log_start_offset=0,
-        cold_end=200,
-        clean_end=100,
-        segments=(segment(0, 99, records=25), segment(100, 199)),
-        garbage=(Garbage("topics/t/id/partition=0/x", 7, 3),),
-    )
-    figures = cold_figures(manifest)
+def test_the_figures_of_a_compacted_topic_tell_what_is_left() -> None:
+    state = ColdState(cold_end=200, clean_end=100)
+    figures = cold_figures(manifest_with(segment(0, 99, records=25), segment(100, 199, run=1), state=state))[TOPIC_ID]
     assert (figures.clean_offsets, figures.clean_records, figures.records) == (100, 25, 125)
-    assert (figures.segments, figures.garbage_objects, figures.garbage_bytes) == (2, 1, 7)
+    assert (figures.segments, figures.cold_bytes, figures.raw_bytes) == (2, 200, 2_000)
     assert figures + ColdFigures() == figures
 
 
-def test_an_older_manifest_does_not_replace_a_newer_one() -> None:
-    cold = Measurements().cold
-    cold.manifest_read(Manifest(PLACE, version=3, cold_end=10, segments=(segment(0, 9),)))
-    cold.manifest_read(Manifest(PLACE, version=2))
-    known = cold.of(PLACE)
-    assert known is not None
-    assert known.segments == 1
-    cold.keep([])
-    assert cold.of(PLACE) is None
+def test_segments_that_left_a_topic_are_garbage_of_it_also_once_it_is_gone() -> None:
+    gone = segment(0, 9, size_bytes=7)
+    manifest = manifest_with(gone, segment(10, 19, run=1), state=ColdState(cold_end=20))
+    merged = ManifestChange(ChangeKind.MERGE, {TOPIC_ID: TopicChange("t", removed=(gone.key,))})
+    figures = cold_figures(applied(manifest, merged, NOW_MS))[TOPIC_ID]
+    assert (figures.segments, figures.garbage_objects, figures.garbage_bytes) == (1, 1, 7)
+    dropped = applied(manifest, ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(TOPIC_ID,)), NOW_MS)
+    figures = cold_figures(dropped)[TOPIC_ID]
+    assert (figures.segments, figures.garbage_objects, figures.garbage_bytes) == (0, 2, 107)
 
 
 def test_an_entry_is_shared_out_to_its_topics_and_leaves_with_the_floor_and_its_deletion() -> None:

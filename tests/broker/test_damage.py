@@ -18,8 +18,12 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, RecordsLost
-from tidelog.storage.layout import floor_key, index_prefix, manifest_prefix, numbered_key, wal_prefix
-from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.layout import index_prefix, numbered_key, wal_prefix
+from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -30,11 +34,6 @@ REQUESTS_A_MINUTE_MAX = 60
 
 def entry_key(seq: int, shard: int = 0) -> str:
     return numbered_key(wal_prefix(shard), seq, ".parquet")
-
-
-async def manifest_key(store: ObjectStore, broker: LocalBroker, partition: int) -> str:
-    prefix = manifest_prefix("t", broker.topic(ANYBODY, "t").topic_id, partition)
-    return [info.key async for info in list_all(store, prefix)][-1]
 
 
 async def produce(broker: LocalBroker, partition: int, first: int, count: int = 10) -> None:
@@ -87,76 +86,94 @@ async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
         await until(lambda: broker.status().shards[1].wal_bytes == 0)
 
 
-@pytest.mark.parametrize("harm", [flip, cut])
-async def test_a_damaged_manifest_harms_one_partition(harm: Harm, caplog: pytest.LogCaptureFixture) -> None:
+async def two_topics(broker: LocalBroker) -> str:
+    """Topics t and u with a list each in shard 0. Returns the key of the list of t."""
+    await broker.create_topic(ANYBODY, "t", 1, {})
+    await broker.create_topic(ANYBODY, "u", 1, {})
+    for topic in ("t", "u"):
+        await broker.produce(ANYBODY, topic, numbered(0, 10), ProduceOptions(partition=0))
+    await broker.archive_now()
+    manifest = broker.shards.led_shard(0).manifest
+    assert manifest is not None
+    stored = manifest.topics[broker.topic(ANYBODY, "t").topic_id].stored
+    assert stored is not None
+    return stored.key
+
+
+@pytest.fixture
+def lists_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every topic has a list, however few segments it has."""
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+
+
+@pytest.mark.usefixtures("lists_always")
+@pytest.mark.parametrize("harm", [delete, flip, cut])
+async def test_a_damaged_list_harms_its_topic_alone(harm: Harm) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic(ANYBODY, "t", 3, {})
-        for number in range(3):
-            await produce(broker, number, 0)
-        await broker.archive_now()
-        key = await manifest_key(store, broker, 1)
+        key = await two_topics(broker)
     await harm(store, key)
     counting = CountingObjectStore(store)
-    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
-        for number in (0, 2):
-            await produce(broker, number, 10)
+    async with running_broker(counting, clock=FastClock(100.0), shards=1, **ARCHIVES) as broker:
+        await broker.produce(ANYBODY, "u", numbered(10, 10), ProduceOptions(partition=0))
         with pytest.raises(Corrupt, match=key):
-            await produce(broker, 1, 10)
+            await produce(broker, 0, 10)
         with pytest.raises(Corrupt, match=key):
-            await broker.fetch(ANYBODY, "t", 1, 0, ALL)
-        assert [topic.name for topic in broker.topics(ANYBODY)] == ["t"]
+            await broker.fetch(ANYBODY, "t", 0, 0, ALL)
+        assert [topic.name for topic in broker.topics(ANYBODY)] == ["t", "u"]
         await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
-        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20))
+        assert offsets_of(await broker.fetch(ANYBODY, "u", 0, 0, ALL)) == list(range(20))
         before = counting.usage()
         await FastClock(100.0).sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
 
 
-async def test_records_of_a_damaged_manifest_stay_in_the_log_while_others_are_archived() -> None:
+@pytest.mark.usefixtures("lists_always")
+async def test_records_of_a_topic_with_a_damaged_list_stay_in_the_log_while_others_are_archived() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
-        await broker.create_topic(ANYBODY, "t", 3, {})
-        for number in range(3):
-            await produce(broker, number, 0)
-        await broker.archive_now()
-        for number in range(3):
-            await produce(broker, number, 10)
-        key = await manifest_key(store, broker, 1)
+        key = await two_topics(broker)
+        for topic in ("t", "u"):
+            await broker.produce(ANYBODY, topic, numbered(10, 10), ProduceOptions(partition=0))
     saved = (await store.get(key)).data
     await cut(store, key)
     async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
         floor = broker.status().shards[0].wal_floor
-        for _ in range(3):
+        for first in (20, 30, 40):
             with pytest.raises(Corrupt, match=key):
                 await broker.archive_now()
-            await produce(broker, 0, 20)
+            await broker.produce(ANYBODY, "u", numbered(first, 10), ProduceOptions(partition=0))
         (damage,) = broker.status().damages
-        assert (damage.key, damage.topic, damage.partition) == (key, "t", 1)
+        assert (damage.key, damage.shard, damage.topic) == (key, 0, "t")
         assert broker.status().shards[0].wal_floor == floor, "the floor passes nothing that is not archived"
-        assert await cold_ends(broker, 1) == [40]
+        assert (await partition_log(broker, "u", 0, fresh=False)).cold_end == 40
         await store.put(key, saved)
         await FastClock(100.0).sleep(31)
         await broker.archive_now()
         assert broker.status().damages == []
-        assert offsets_of(await broker.fetch(ANYBODY, "t", 1, 0, ALL)) == list(range(20))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20))
         assert broker.status().shards[0].wal_bytes == 0
 
 
 @pytest.mark.parametrize("harm", [flip, cut])
-async def test_a_damaged_floor_stops_the_archiving_of_its_shard_alone(harm: Harm) -> None:
+async def test_a_damaged_version_stops_the_archiving_of_its_shard_alone(harm: Harm) -> None:
+    """The broker knows the newest version of its shards, so another process must have appended the damaged one."""
     counting = CountingObjectStore(store := MemoryObjectStore())
     async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
         await broker.create_topic(ANYBODY, "t", 2, {})
         for number in range(2):
             await produce(broker, number, 0)
         await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
-        await harm(store, floor_key(0))
+        log = ShardLog(store, 0, Runtime())
+        key = log.key((await log.append(ManifestChange(ChangeKind.SWEEP), await log.latest())).version)
+        await harm(store, key)
         await produce(broker, 0, 10)
         await until(lambda: bool(broker.status().damages))
-        assert [damage.key for damage in broker.status().damages] == [floor_key(0)]
+        assert [damage.key for damage in broker.status().damages] == [key]
+        assert "Nothing of shard 0 is archived" in broker.status().damages[0].effect
         await produce(broker, 1, 10)
         await until(lambda: broker.status().shards[1].wal_bytes == 0)
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20)), "it is served"
         before = counting.usage()
         await FastClock(100.0).sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX

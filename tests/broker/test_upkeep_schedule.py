@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tidelog.services.broker.shard.shard_upkeep import UpkeepSchedule
-from tidelog.storage.layout import TopicPartition
+from tidelog.services.broker.shard.upkeep_schedule import UpkeepSchedule
 
-PLACES = [TopicPartition(f"{topic:032x}", partition) for topic in range(2) for partition in range(3)]
-PLACE, TIME_MS = st.sampled_from(PLACES), st.integers(0, 50)
+TOPIC_IDS = [f"{topic:032x}" for topic in range(6)]
+TOPIC_ID, TIME_MS = st.sampled_from(TOPIC_IDS), st.integers(0, 50)
 
 
 class ScheduleMachine(RuleBasedStateMachine):
@@ -19,28 +18,28 @@ class ScheduleMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.schedule = UpkeepSchedule()
-        self.due: dict[TopicPartition, int] = {}
-        self.unknown: dict[TopicPartition, None] = {}
+        self.due: dict[str, int] = {}
+        self.unknown: dict[str, None] = {}
 
-    @rule(place=PLACE, due_at_ms=st.none() | TIME_MS)
-    def set(self, place: TopicPartition, due_at_ms: int | None) -> None:
-        self.schedule.set(place, due_at_ms)
-        self.unknown.pop(place, None)
-        self.due.pop(place, None)
+    @rule(topic_id=TOPIC_ID, due_at_ms=st.none() | TIME_MS)
+    def set(self, topic_id: str, due_at_ms: int | None) -> None:
+        self.schedule.set(topic_id, due_at_ms)
+        self.unknown.pop(topic_id, None)
+        self.due.pop(topic_id, None)
         if due_at_ms is not None:
-            self.due[place] = due_at_ms
+            self.due[topic_id] = due_at_ms
 
-    @rule(place=PLACE)
-    def set_unknown(self, place: TopicPartition) -> None:
-        self.schedule.set_unknown(place)
-        self.due.pop(place, None)
-        self.unknown.setdefault(place)
+    @rule(topic_id=TOPIC_ID)
+    def set_unknown(self, topic_id: str) -> None:
+        self.schedule.set_unknown(topic_id)
+        self.due.pop(topic_id, None)
+        self.unknown.setdefault(topic_id)
 
-    @rule(place=PLACE)
-    def forget(self, place: TopicPartition) -> None:
-        self.schedule.forget(place)
-        self.due.pop(place, None)
-        self.unknown.pop(place, None)
+    @rule(topic_id=TOPIC_ID)
+    def forget(self, topic_id: str) -> None:
+        self.schedule.forget(topic_id)
+        self.due.pop(topic_id, None)
+        self.unknown.pop(topic_id, None)
 
     @invariant()
     def it_is_the_model(self) -> None:
@@ -58,7 +57,7 @@ TestScheduleMachine = ScheduleMachine.TestCase
 def test_they_come_in_the_order_of_their_times(times_ms: list[int]) -> None:
     schedule = UpkeepSchedule()
     for number, due_at_ms in enumerate(times_ms):
-        schedule.set(TopicPartition("11" * 16, number), due_at_ms)
+        schedule.set(f"{number:032x}", due_at_ms)
     came = []
     while first := schedule.first():
         came.append(first[0])
@@ -66,9 +65,9 @@ def test_they_come_in_the_order_of_their_times(times_ms: list[int]) -> None:
     assert came == sorted(times_ms)
 
 
-def test_a_partition_that_is_set_again_and_again_takes_no_more_room() -> None:
+def test_a_topic_that_is_set_again_and_again_takes_no_more_room() -> None:
     schedule = UpkeepSchedule()
     for due_at_ms in range(10_000):
-        schedule.set(PLACES[0], due_at_ms)
-    assert schedule.first() == (9_999, PLACES[0])
+        schedule.set(TOPIC_IDS[0], due_at_ms)
+    assert schedule.first() == (9_999, TOPIC_IDS[0])
     assert schedule.queued < 100

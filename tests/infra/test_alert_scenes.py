@@ -118,7 +118,14 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
         {f'tidelog_http_requests_total{{{broker(1)},route="/readyz",method="GET",status="503"}}': growing(60)},
         set(),
     ),
-    "nothing is archived": ({f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(2e9)}, {"TidelogArchiveBehind"}),
+    "half of what may be unarchived is": (
+        {
+            f"tidelog_unarchived_bytes{{{broker(1)}}}": always(0.6e9),
+            f"tidelog_unarchived_bytes_max{{{broker(1)}}}": always(1e9),
+        },
+        {"TidelogArchiveBehind"},
+    ),
+    "producers are slowed": ({f"tidelog_produce_brake{{{broker(1)}}}": always(0.3)}, {"TidelogProducersSlowed"}),
     "a topic's oldest records wait": (
         {f'tidelog_archive_debt_seconds{{{broker(2)},topic="web"}}': always(4_000)},
         {"TidelogArchiveStands"},
