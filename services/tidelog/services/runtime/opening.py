@@ -68,11 +68,17 @@ def upkeep_limits(settings: Settings) -> UpkeepLimits:
     )
 
 
-def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, executor: Executor | None = None) -> Upkeep:
-    """All upkeep tasks over `store`. Work that needs the processor runs in `executor`, or in the event loop's own.
-    Raises `Invalid` if the folder for spills cannot be written to."""
-    limits = upkeep_limits(settings)
-    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, _spill_folder(settings))
+def build_upkeep(
+    settings: Settings,
+    store: ObjectStore,
+    runtime: Runtime,
+    executor: Executor | None = None,
+    busy: Callable[[], bool] = lambda: False,
+) -> Upkeep:
+    """All upkeep tasks over `store`. Work that needs the processor runs in `executor`, or in the event loop's own;
+    `busy`: whether more urgent work needs it. Raises `Invalid` if the folder for spills cannot be written to."""
+    limits, spills = upkeep_limits(settings), _spill_folder(settings)
+    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, spills, busy=busy)
     return Upkeep(tasks, runtime)
 
 

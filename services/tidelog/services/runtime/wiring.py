@@ -136,7 +136,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     archive_threads = BackgroundThreads(processors(), ARCHIVE_NICENESS)
     upkeep_threads = BackgroundThreads(processors(), UPKEEP_NICENESS)
     damages = Damages(runtime.clock)
-    upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads)
+    upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads, lambda: archive_loop.busy)
     factory = ShardFactory(settings, runtime, resources, retrying, catalog, archive_threads, damages, upkeep)
     shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes, settings.archiver_debt_max_bytes)

@@ -72,6 +72,11 @@ class ArchiveLoop(BackgroundLoop):
         entries_most = max((len(led.leader.extent) for led in self._shards.led_shards()), default=0)
         return self._policy.is_behind(entries_most, self._shards.debt_bytes())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a pass is running, or producers wait for commits."""
+        return len(self._passes) > 0 or self._shards.producers_wait
+
     async def step(self) -> float:
         """Begin the passes that are due. A backlog is worked off without a pause."""
         self._brake.observe()

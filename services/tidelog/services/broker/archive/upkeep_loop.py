@@ -120,7 +120,7 @@ class UpkeepLoop(BackgroundLoop):
         """How many steps may run at once, if one has been due for so long."""
         if self._behind():
             return 1 if waited_s >= PATIENCE_BEHIND_S else 0
-        if any(led.leader.buffered_bytes > 0 for led in self._shards.led_shards()):
+        if self._shards.producers_wait:
             return 1 if waited_s >= PATIENCE_S else 0
         return self._steps.at_once
 

@@ -99,6 +99,11 @@ class ShardSet:
         """Stored bytes of the WAL entries of led shards that are not archived."""
         return sum(led.leader.extent.bytes for led in self._led.values())
 
+    @property
+    def producers_wait(self) -> bool:
+        """Whether records wait for their commit."""
+        return any(led.leader.buffered_bytes > 0 for led in self._led.values())
+
     def leads(self, shard: int) -> bool:
         """Whether this broker accepts requests for `shard`."""
         return shard in self._led and self._led[shard].serving
