@@ -8,8 +8,11 @@ from dataclasses import replace
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.services.settings.settings import Settings
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 NEVER_MS = 10**12
 SETTINGS = Settings(
@@ -30,6 +33,11 @@ async def running_broker(
         yield broker
     finally:
         await broker.aclose()
+
+
+def wal_of(store: ObjectStore, shard: int = 0) -> Wal:
+    """The write-ahead log of a shard, whose floor its manifest has."""
+    return Wal(store, shard, ParquetWalCodec(), ShardLog(store, shard, Runtime()))
 
 
 async def until(condition: Callable[[], bool], *, seconds_max: float = 60.0, every_s: float = 0.001) -> None:

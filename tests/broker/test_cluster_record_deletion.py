@@ -142,7 +142,7 @@ async def test_a_replay_elsewhere_asks_for_a_newer_manifest_twice_a_second_and_l
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         await a_topic(world)
         await world.brokers["a"].archive_now()
-        cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, clock)
+        cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, Runtime(clock))
         topic = world.brokers["a"].topic(ANYBODY, "t")
         before = counting.usage()
         for _ in range(100):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from tests.anybody import ANYBODY
-from tests.broker.brokers import running_broker, until
+from tests.broker.brokers import running_broker, until, wal_of
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.logs import partition_log
 
@@ -19,8 +19,6 @@ from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal.wal import Wal
-from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
@@ -259,7 +257,7 @@ async def test_an_entry_that_holds_other_records_than_it_did_is_corrupt(shift: i
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 10), TO_ZERO)
         await broker.produce(ANYBODY, "t", numbered(10, 10), TO_ZERO)
-        wal = Wal(store, 0, ParquetWalCodec())
+        wal = wal_of(store)
         entry = await wal.read(2)
         (span,) = entry.header.spans
         header = replace(entry.header, spans=(replace(span, base_offset=span.base_offset + shift),))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.anybody import ANYBODY
-from tests.broker.brokers import running_broker, until
+from tests.broker.brokers import running_broker, until, wal_of
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.scripted_store import ScriptedObjectStore
 
@@ -17,8 +17,6 @@ from tidelog.storage.errors import Corrupt, Denied, RecordsLost
 from tidelog.storage.layout import index_prefix
 from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal.wal import Wal
-from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_index import INDEX_EVERY, WalIndex
 
 ALL = FetchLimits(1_000_000, 1 << 30)
@@ -115,7 +113,7 @@ class IndexOutage(ScriptedObjectStore):
 async def test_an_index_of_entries_that_were_deleted_is_let_go(deleted: int, caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryObjectStore()
     await written_log(store)
-    wal = Wal(store, 0, ParquetWalCodec())
+    wal = wal_of(store)
     end = await last_indexed(store) + 1
     for seq in range(end - deleted, ENTRIES + 1):
         await store.delete(wal.key(seq))
@@ -131,7 +129,7 @@ async def test_an_index_of_entries_that_were_deleted_is_let_go(deleted: int, cap
 async def test_a_log_that_lost_an_entry_is_opened_without_it(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryObjectStore()
     await written_log(store)
-    wal = Wal(store, 0, ParquetWalCodec())
+    wal = wal_of(store)
     await store.delete(wal.key(ENTRIES - 1))
     async for info in list_all(store, index_prefix(0)):
         await store.delete(info.key)
@@ -144,7 +142,7 @@ async def test_a_log_that_lost_an_entry_is_opened_without_it(caplog: pytest.LogC
 async def test_a_log_that_lost_too_many_entries_is_not_opened() -> None:
     store = MemoryObjectStore()
     with pytest.raises(Corrupt, match="is missing"):
-        await LogOpening(Wal(store, 0, ParquetWalCodec()), WalIndex(store, 0)).read(HOLES_MAX + 1)
+        await LogOpening(wal_of(store), WalIndex(store, 0)).read(HOLES_MAX + 1)
 
 
 @pytest.mark.parametrize("back", [0, 5])
@@ -152,7 +150,7 @@ async def test_the_contents_of_a_lost_entry_are_known_from_the_index(back: int) 
     store = MemoryObjectStore()
     await written_log(store)
     lost = await last_indexed(store) - back
-    await store.delete(Wal(store, 0, ParquetWalCodec()).key(lost))
+    await store.delete(wal_of(store).key(lost))
     async with running_broker(store, shards=1) as broker:
         offset = lost - 1  # the first entry is the START
         with pytest.raises(RecordsLost) as caught:

@@ -12,24 +12,22 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, offsets_of
-from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
 from tidelog.storage.errors import NotFound
-from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
 
-BATCHES, BATCH = 5, 6_400
-RECORDS = BATCHES * BATCH
-GROUP = 8_000
-"""Records of a kilobyte in each of the four row groups."""
+GROUPS, GROUP = 4, 8_000
+"""A batch becomes an entry with one row group of records of a kilobyte, which the archiver copies."""
+RECORDS = GROUPS * GROUP
 MIB = 1 << 20
 PAGE = FetchLimits(1_000_000, 8 * MIB)
 PIECES_BYTES = 12 * MIB
@@ -38,19 +36,21 @@ PIECES_BYTES = 12 * MIB
 @dataclass(frozen=True)
 class Bucket:
     store: MemoryObjectStore
-    segment: Segment
+    found: FoundSpan
 
 
 async def filled() -> Bucket:
     store, noise = MemoryObjectStore(), random.Random(6)
     async with running_broker(store, archiver_batch_bytes=1 << 30, archiver_upkeep=False) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
-        for _ in range(BATCHES):
-            values = [noise.randbytes(1_000) for _ in range(BATCH)]
+        for _ in range(GROUPS):
+            values = [noise.randbytes(1_000) for _ in range(GROUP)]
             await broker.produce(ANYBODY, "t", draft(values), ProduceOptions(partition=0))
         await broker.archive_now()
-        [segment] = (await partition_log(broker, "t", 0)).segments
-    return Bucket(store, segment)
+        topic = broker.topic(ANYBODY, "t")
+        state = await broker.shards.leading(topic.shards[0]).partitions.load(topic, 0)
+        [found] = state.view.spans()
+    return Bucket(store, found)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ async def test_without_room_for_a_row_group_nothing_is_read_ahead(bucket: Bucket
 async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
     pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), PIECES_BYTES)
     for offset in range(0, RECORDS, 1_700):
-        await pieces.read(bucket.segment, offset, pieces.piece_bytes, READ_RECORDS_MAX)
+        await pieces.read(bucket.found, offset, pieces.piece_bytes, READ_RECORDS_MAX)
         assert 0 < pieces.held_bytes <= PIECES_BYTES
 
 
@@ -142,34 +142,34 @@ class HeldStore(CountingObjectStore):
 async def test_pieces_are_read_ahead_side_by_side(bucket: Bucket) -> None:
     held = HeldStore(bucket.store)
     pieces = SegmentPieces(SegmentReader(held), asyncio.Semaphore(4), 24 * MIB)
-    await pieces.read(bucket.segment, 0, pieces.piece_bytes, READ_RECORDS_MAX)
+    await pieces.read(bucket.found, 0, pieces.piece_bytes, READ_RECORDS_MAX)
     held.let_go.clear()
-    assert pieces.read_ahead(bucket.segment, GROUP) == 2 * GROUP
+    assert pieces.read_ahead(bucket.found, GROUP) == 2 * GROUP
     assert pieces.has_room()
-    assert pieces.read_ahead(bucket.segment, 2 * GROUP) == 3 * GROUP
+    assert pieces.read_ahead(bucket.found, 2 * GROUP) == 3 * GROUP
     assert not pieces.has_room()
     await until(lambda: held.waiting == 2)
-    assert pieces.read_ahead(bucket.segment, 2 * GROUP) == 3 * GROUP, "it is under way, and not read twice"
+    assert pieces.read_ahead(bucket.found, 2 * GROUP) == 3 * GROUP, "it is under way, and not read twice"
     held.let_go.set()
     for group in (1, 2):
         place = group * GROUP
-        await until(lambda place=place: pieces.in_memory(bucket.segment, place) is not None)
-        records = pieces.in_memory(bucket.segment, place)
+        await until(lambda place=place: pieces.in_memory(bucket.found, place) is not None)
+        records = pieces.in_memory(bucket.found, place)
         assert records is not None
         assert records["offset"].to_pylist() == list(range(group * GROUP, (group + 1) * GROUP))
     assert held.usage().requests() == 2 + 2
-    assert pieces.read_ahead(bucket.segment, 3 * GROUP) == RECORDS == bucket.segment.next_offset
-    assert pieces.read_ahead(bucket.segment, RECORDS) == RECORDS
+    assert pieces.read_ahead(bucket.found, 3 * GROUP) == RECORDS == bucket.found.span.next_offset
+    assert pieces.read_ahead(bucket.found, RECORDS) == RECORDS
 
 
 async def test_a_second_piece_ahead_pushes_out_none_that_waits_for_its_reader(bucket: Bucket) -> None:
     pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), PIECES_BYTES)
     assert pieces.has_room()
-    assert pieces.read_ahead(bucket.segment, 0) is None, "where it ends, the footer will say"
+    assert pieces.read_ahead(bucket.found, 0) is None, "where it ends, the footer will say"
     assert not pieces.has_room(), "one is under way"
     await until(lambda: pieces.held_bytes > 0)
     assert not pieces.has_room(), "it is here, and nobody has asked for it"
-    assert pieces.in_memory(bucket.segment, 0) is not None
+    assert pieces.in_memory(bucket.found, 0) is not None
     await until(pieces.has_room)
 
 
@@ -188,15 +188,15 @@ async def test_nothing_is_read_ahead_while_all_reads_are_taken(bucket: Bucket) -
     counting, reads = CountingObjectStore(bucket.store), asyncio.Semaphore(1)
     pieces = SegmentPieces(SegmentReader(counting), reads, PIECES_BYTES)
     async with reads:
-        pieces.read_ahead(bucket.segment, 0)
-    assert (await pieces.read(bucket.segment, 0, 1, 1)).num_rows > 0
+        pieces.read_ahead(bucket.found, 0)
+    assert (await pieces.read(bucket.found, 0, 1, 1)).num_rows > 0
     assert counting.usage().requests() == 2
 
 
 async def test_a_failure_ahead_is_the_readers_to_see(bucket: Bucket) -> None:
     counting = CountingObjectStore(MemoryObjectStore())
     pieces = SegmentPieces(SegmentReader(counting), asyncio.Semaphore(1), PIECES_BYTES)
-    pieces.read_ahead(bucket.segment, 0)
+    pieces.read_ahead(bucket.found, 0)
     await until(lambda: counting.usage().requests() == 1)
     with pytest.raises(NotFound):
-        await pieces.read(bucket.segment, 0, 1, 1)
+        await pieces.read(bucket.found, 0, 1, 1)

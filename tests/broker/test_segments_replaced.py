@@ -8,31 +8,36 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, offsets_of
 from tests.broker.logs import partition_log
+from tests.storage.damage_by_hand import flip
+from tests.storage.topic_segments import made_segment
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import OutOfRange, RecordsLost
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
+from tidelog.storage.records import RECORD_SCHEMA, from_stored
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 AnyBroker = LocalBroker | ClusterBroker
 Reader = Callable[[ObjectStore], AbstractAsyncContextManager[AnyBroker]]
 BATCHES, BATCH = 6, 10
+PARTITIONS = range(2)
 RECORDS = BATCHES * BATCH
 FEW = FetchLimits(7, 1 << 20)
-TO_ZERO = ProduceOptions(partition=0)
 
 
 def time_of(offset: int) -> int:
@@ -40,18 +45,20 @@ def time_of(offset: int) -> int:
 
 
 async def fill(broker: AnyBroker) -> None:
-    """Make one segment for each batch."""
-    await broker.create_topic(ANYBODY, "t", 1, {})
+    """Make one segment for each batch, which both partitions share."""
+    await broker.create_topic(ANYBODY, "t", len(PARTITIONS), {})
     for start in range(0, RECORDS, BATCH):
         times = [time_of(offset) for offset in range(start, start + BATCH)]
-        await broker.produce(ANYBODY, "t", draft([b"v"] * BATCH, timestamps=times), TO_ZERO)
+        for number in PARTITIONS:
+            options = ProduceOptions(partition=number)
+            await broker.produce(ANYBODY, "t", draft([b"v"] * BATCH, timestamps=times), options)
         await broker.archive_now()
 
 
 @asynccontextmanager
 async def leading_reader(store: ObjectStore) -> AsyncIterator[AnyBroker]:
     """A broker without a cluster that read its state before any segment was replaced, and keeps nothing in memory."""
-    async with running_broker(store, cache_max_bytes=0, archiver_upkeep=False) as broker:
+    async with running_broker(store, shards=1, cache_max_bytes=0, archiver_upkeep=False) as broker:
         await fill(broker)
         yield broker
 
@@ -67,32 +74,48 @@ async def other_reader(store: ObjectStore) -> AsyncIterator[AnyBroker]:
 READERS = pytest.mark.parametrize("reader", [leading_reader, other_reader])
 
 
-async def manifest_log(store: ObjectStore, broker: AnyBroker) -> ManifestLog:
-    topic = await broker.known_topic(ANYBODY, "t")
-    return ManifestLog(store, "t", TopicPartition(topic.topic_id, 0))
+class Rival:
+    """Another process that replaces the segments of the topic."""
 
+    def __init__(self, store: ObjectStore, broker: AnyBroker) -> None:
+        self._store = store
+        self._log = ShardLog(store, 0, Runtime())
+        self._place = SegmentPlace("t", broker.topic(ANYBODY, "t").topic_id, 0)
 
-async def merge_and_collect(store: ObjectStore, log: ManifestLog) -> Manifest:
-    """Merge all segments into one and delete the old ones, as after the grace."""
-    manifest = await log.latest()
-    tables = [decode_segment(segment.key, (await store.get(segment.key)).data) for segment in manifest.segments]
-    id_of_its_own = f"{manifest.version:032x}"
-    merged = encode_segment("t", manifest.topic_partition, pa.concat_tables(tables), id_of_its_own)
-    await store.create(merged.segment.key, merged.body)
-    after = await log.append(replace(manifest, segments=(merged.segment,)), ChangeKind.MERGE)
-    for segment in manifest.segments:
-        await store.delete(segment.key)
-    return after
+    async def segments(self) -> list[TopicSegment]:
+        topic_id = self._place.topic_id
+        manifest = await self._log.with_lists(await self._log.latest(), (topic_id,))
+        return list(manifest.topics[topic_id].segments)
 
+    async def merge_and_collect(self) -> TopicSegment:
+        """Merge all segments into one and delete the old ones, as after the grace."""
+        segments = await self.segments()
+        tables = [decode_topic_segment(each, self._place, (await self._store.get(each.key)).data) for each in segments]
+        rows = from_stored(pa.concat_tables(tables))
+        parts = {
+            number: rows.filter(pc.equal(rows["partition"], number)).drop_columns(["partition"]).cast(RECORD_SCHEMA)
+            for number in PARTITIONS
+        }
+        made = made_segment(parts, place=self._place, number=99)
+        merged = replace(made.segment, run=segments[-1].run, level=2)
+        await self._store.create(merged.key, made.body)
+        await self._replace(ChangeKind.MERGE, segments, (merged,), {})
+        return merged
 
-async def expire_and_collect(store: ObjectStore, log: ManifestLog, count: int) -> Manifest:
-    manifest = await log.latest()
-    left = manifest.segments[count:]
-    moved = replace(manifest, segments=left, log_start_offset=left[0].base_offset)
-    after = await log.append(moved, ChangeKind.EXPIRE)
-    for segment in manifest.segments[:count]:
-        await store.delete(segment.key)
-    return after
+    async def expire_and_collect(self, count: int) -> None:
+        segments = (await self.segments())[:count]
+        starts = {span.partition: span.next_offset for span in segments[-1].spans}
+        await self._replace(ChangeKind.EXPIRE, segments, (), starts)
+
+    async def _replace(
+        self, kind: ChangeKind, left: list[TopicSegment], added: tuple[TopicSegment, ...], starts: dict[int, int]
+    ) -> None:
+        topic = (await self._log.latest()).topics[self._place.topic_id]
+        states = {number: replace(topic.partition(number), log_start_offset=at) for number, at in starts.items()}
+        change = TopicChange("t", tuple(segment.key for segment in left), added, states)
+        await self._log.append(ManifestChange(kind, {self._place.topic_id: change}))
+        for segment in left:
+            await self._store.delete(segment.key)
 
 
 @READERS
@@ -102,14 +125,14 @@ async def test_a_reader_continues_through_segments_that_were_merged_and_deleted(
 ) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
-        log = await manifest_log(store, broker)
+        rival = Rival(store, broker)
         read, turn, offset = [], 0, 0
         while offset < RECORDS:
             fetched = await broker.fetch(ANYBODY, "t", 0, offset, FEW)
             read += offsets_of(fetched)
             offset = fetched.next_offset
             if turn == merged_after:
-                await merge_and_collect(store, log)
+                await rival.merge_and_collect()
             turn += 1
         assert read == list(range(RECORDS))
 
@@ -119,7 +142,7 @@ async def test_a_time_is_found_in_segments_that_were_merged_and_deleted(reader: 
     store = MemoryObjectStore()
     async with reader(store) as broker:
         await broker.fetch(ANYBODY, "t", 0, 0, FEW)
-        await merge_and_collect(store, await manifest_log(store, broker))
+        await Rival(store, broker).merge_and_collect()
         assert await broker.resolve(ANYBODY, "t", 0, Position(Anchor.TIMESTAMP, time_of(33))) == 33
 
 
@@ -128,7 +151,7 @@ async def test_a_reader_of_expired_records_gets_the_range(reader: Reader) -> Non
     store = MemoryObjectStore()
     async with reader(store) as broker:
         first = await broker.fetch(ANYBODY, "t", 0, 0, FEW)
-        await expire_and_collect(store, await manifest_log(store, broker), 3)
+        await Rival(store, broker).expire_and_collect(3)
         with pytest.raises(OutOfRange) as raised:
             await broker.fetch(ANYBODY, "t", 0, first.next_offset + BATCH, FEW)
         assert (raised.value.log_start_offset, raised.value.high_watermark) == (3 * BATCH, RECORDS)
@@ -136,19 +159,25 @@ async def test_a_reader_of_expired_records_gets_the_range(reader: Reader) -> Non
 
 
 @READERS
-async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_lost(reader: Reader) -> None:
+@pytest.mark.parametrize("harm", ["gone", "flipped"])
+async def test_a_segment_that_is_lost_costs_each_partition_its_own_records_in_it(reader: Reader, harm: str) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
-        log = await manifest_log(store, broker)
-        await store.delete((await log.latest()).segments[2].key)
-        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, FEW)) == list(range(7))
-        with pytest.raises(RecordsLost):
-            await broker.fetch(ANYBODY, "t", 0, 2 * BATCH, FEW)
+        key = (await Rival(store, broker).segments())[2].key
+        await (store.delete(key) if harm == "gone" else flip(store, key))
+        for number in PARTITIONS:
+            assert offsets_of(await broker.fetch(ANYBODY, "t", number, 0, FEW)) == list(range(7))
+            with pytest.raises(RecordsLost) as raised:
+                await broker.fetch(ANYBODY, "t", number, 2 * BATCH, FEW)
+            lost = raised.value
+            assert (lost.name, lost.first_offset, lost.next_offset) == (key, 2 * BATCH, 3 * BATCH)
+            after = await broker.fetch(ANYBODY, "t", number, lost.next_offset, FEW)
+            assert offsets_of(after) == list(range(3 * BATCH, 3 * BATCH + 7))
 
 
 async def test_the_log_names_the_segments_that_count_now() -> None:
     store = MemoryObjectStore()
     async with leading_reader(store) as broker:
         assert len((await partition_log(broker, "t", 0)).segments) == BATCHES
-        merged = await merge_and_collect(store, await manifest_log(store, broker))
-        assert (await partition_log(broker, "t", 0)).segments == merged.segments
+        merged = await Rival(store, broker).merge_and_collect()
+        assert [segment.key for segment in (await partition_log(broker, "t", 0)).segments] == [merged.key]
