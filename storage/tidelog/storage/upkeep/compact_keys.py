@@ -99,7 +99,7 @@ class _Search:
 
     def _within(self, records: pa.Table) -> Iterator[Mask]:
         """For each piece of a partition: which of its records lie in a ripe stretch."""
-        for partition, rows in pieces_of(records):
+        for partition, rows, _ in pieces_of(records):
             offsets = rows.column("offset").to_numpy()
             within = np.zeros(len(offsets), np.bool_)
             for one in self._ripe.get(partition, ()):

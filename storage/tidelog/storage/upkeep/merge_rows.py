@@ -110,5 +110,5 @@ async def _run_rows(reading: Reading, run: Sequence[TopicSegment], rows: Rows) -
 
 def _advance(merge: RunMerge, writer: RunWriter, run: int, records: pa.Table | None) -> None:
     merge.feed(run, records)
-    for partition, rows in merge.take():
-        writer.write(partition, rows)
+    for partition, rows, size_bytes in merge.take():
+        writer.write(partition, rows, size_bytes)

@@ -3,7 +3,7 @@
     merge = RunMerge(runs=8)
     while (run := merge.wanted) is not None:        # the run whose next rows are needed to go on
         merge.feed(run, records)                    # STORED_SCHEMA; None after its last rows
-        for partition, rows in merge.take():        # pieces in order, as far as the rows at hand go
+        for partition, rows, size in merge.take():  # pieces in order, as far as the rows at hand go
             ...
 
 Each run is sorted by (partition, offset), and for every partition a later run has later offsets. So the result is
@@ -20,8 +20,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-Piece = tuple[int, pa.RecordBatch]
-"""Rows of a partition, which are neighbours in their run."""
+Piece = tuple[int, pa.RecordBatch, int]
+"""A partition, rows of it that are neighbours in their run, and how many bytes they take, about."""
 
 
 class RunMerge:
@@ -65,6 +65,7 @@ def pieces_of(records: pa.Table) -> Iterator[Piece]:
     for batch in records.to_batches():
         partitions = batch.column(0).to_numpy()
         edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+        row_bytes = batch.nbytes / max(1, batch.num_rows)  # to measure each slice costs more than to write it
         for first, end in pairwise(edges):
             if end > first:
-                yield int(partitions[first]), batch.slice(first, end - first)
+                yield int(partitions[first]), batch.slice(first, end - first), int((end - first) * row_bytes)

@@ -1,7 +1,7 @@
 """Writes a run: sorted records go in piece by piece, and become row groups and segments of the right sizes.
 
     writer = RunWriter(place, shape, flavor, folder)
-    writer.write(partition, rows)                       # ascending by partition, then by offset
+    writer.write(partition, rows, size_bytes)           # ascending by partition, then by offset
     encoded = writer.finish(entropy, facts)             # the segments of the run; bodies are mapped files
 
 - A row group has about `ROW_GROUP_RAW_BYTES`. A partition of `OWN_ROW_GROUP_BYTES` has row groups of its own, so that
@@ -29,6 +29,8 @@ from tidelog.storage.upkeep.segment_writer import RunFacts, SegmentWriter
 OWN_ROW_GROUP_BYTES = ROW_GROUP_RAW_BYTES // 8
 HELD_BYTES_MAX = 2 * ROW_GROUP_RAW_BYTES
 """Records of a partition are held until they have this many bytes, so that each row group has enough."""
+CHUNKS_MAX = 16
+"""More pieces than this are copied together before they are encoded."""
 REST_SHARE = 4
 """The last segment of a run has at least this fraction (one in 4) of `segment_bytes`."""
 
@@ -57,12 +59,13 @@ class RunWriter:
         self._is_open = False  # whether the last of `_segments` takes more
         self._records = 0
 
-    def write(self, partition: int, rows: pa.RecordBatch) -> None:
-        """Append `rows`. Raises `Invalid` (they are not in order), `Unavailable` (no space)."""
+    def write(self, partition: int, rows: pa.RecordBatch, size_bytes: int) -> None:
+        """Append `rows`, which take about `size_bytes`. Raises `Invalid` (they are not in order), `Unavailable` (no
+        space)."""
         if partition != self._partition:
             self._begin(partition)
         self._held.append(rows)
-        self._held_bytes += rows.nbytes
+        self._held_bytes += size_bytes
         while self._held_bytes >= HELD_BYTES_MAX and self._held_rows > 1:
             self._write_row_group(max(1, self._held_rows * ROW_GROUP_RAW_BYTES // self._held_bytes))
 
@@ -99,7 +102,9 @@ class RunWriter:
         held = pa.Table.from_batches(self._held, STORED_SCHEMA)
         self._held = [batch for batch in held.slice(rows).to_batches() if batch.num_rows]
         self._held_bytes = sum(batch.nbytes for batch in self._held)
-        records = held.slice(0, rows).combine_chunks()
+        records = held.slice(0, rows)
+        if records.column(0).num_chunks > CHUNKS_MAX:
+            records = records.combine_chunks()
         if not self._is_open:
             self._segments.append(SegmentWriter(self._place, self._flavor(), self._folder))
             self._is_open = True

@@ -62,7 +62,7 @@ class SegmentWriter:
         return self._sink.tell()
 
     def write(self, records: pa.Table) -> None:
-        """Append `records`, at least one and in one chunk, as a row group. Raises `Invalid` (they are not in order),
+        """Append `records`, at least one, as a row group. Raises `Invalid` (they are not in order),
         `Unavailable` (no space for the file)."""
         spans = spans_in(records)
         fault = order_fault(spans, records)
