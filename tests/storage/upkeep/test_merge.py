@@ -140,6 +140,35 @@ async def test_a_run_of_several_segments_is_merged_as_a_whole(tmp_path: Path) ->
     assert await records_of(store) == records
 
 
+async def moved_log_start(store: ObjectStore, partition: int, offset: int) -> None:
+    log, topic = log_of(store), await topic_of(store)
+    state = replace(topic.partition(partition), log_start_offset=offset)
+    change = TopicChange(PLACE.topic, partitions={partition: state})
+    await log.append(ManifestChange(ChangeKind.DELETE_RECORDS, {PLACE.topic_id: change}), await log.latest())
+
+
+async def test_spans_below_their_log_start_are_left_out(tmp_path: Path) -> None:
+    """Partition 1 lies below its log start in the first run, and across it in the third."""
+    store = MemoryObjectStore()
+    await filled(store)
+    await moved_log_start(store, 1, 3)
+    assert await merge(store, tmp_path)
+    (segment,) = await segments_of(store)
+    spans = [(span.partition, span.base_offset, span.records) for span in segment.spans]
+    assert spans == [(0, 0, 6), (1, 2, 4), (2, 0, 5)]
+    assert (await records_of(store))[1].equals(records_at(1, range(2, 6)))
+
+
+async def test_runs_of_which_nothing_lives_are_dropped(tmp_path: Path) -> None:
+    store = MemoryObjectStore()
+    await filled(store, [{0: 3}, {0: 2}])
+    await moved_log_start(store, 0, 5)
+    after = await merge(store, tmp_path)
+    assert after is not None
+    assert await segments_of(store) == []
+    assert len(after.garbage) == 2
+
+
 async def test_the_archiver_continues_while_segments_are_merged(tmp_path: Path) -> None:
     store = MemoryObjectStore()
     await filled(store)

@@ -8,30 +8,40 @@
 The output is uploaded and replaces its inputs in the newest manifest; the archiver may have added runs meanwhile. A
 crash leaves at most orphans.
 
+Records below their partition's log start are left out if a whole span of them lies there: their log start moved at
+once, and now their bytes go.
+
 Row groups are decoded and encoded again, not copied. A copy would keep the small row groups of the first segments,
 which readers would have to fetch one by one, and their quick compression, although the result stays for years. Final
 segments are compressed as well as pays if the machine is idle, and quickly if it is `busy`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.manifests.shard_upload import EncodedSegment, ShardUpload
 from tidelog.storage.manifests.shard_values import ChangeKind, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import FINAL_SEGMENT_FLAVOR, SEGMENT_FLAVOR, SegmentPlace
+from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.merge_plan import Merge, merge_due_at_ms, merged, plan_merge
 from tidelog.storage.upkeep.merge_rows import MergeMeans, shape_of, write_merged
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.segment_input import Reading
 from tidelog.storage.upkeep.segment_writer import RunFacts, joined
 from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, by_run, segments_of_runs
@@ -70,7 +80,7 @@ class MergeTask:
             return None
         inputs = segments_of_runs(topic.segments, merge.first_run, merge.last_run)
         try:
-            encoded = await self._encoded(place, merge, inputs, rules)
+            encoded = await self._encoded(place, merge, inputs, _dead_partitions(topic, inputs), rules)
         except NotFound as error:
             if (await log.latest()).version > manifest.version:
                 raise Conflict(f"a segment left the manifest while it was being merged: {error}") from error
@@ -80,16 +90,39 @@ class MergeTask:
             change = merged(latest.topics.get(place.topic_id), inputs, added)
             return ManifestChange(ChangeKind.MERGE, {place.topic_id: change})
 
+        if not encoded:
+            return await log.change([place.topic_id], lambda latest: successor(latest, ()))
         return await self._uploads.append(log, encoded, successor)
 
     async def _encoded(
-        self, place: SegmentPlace, merge: Merge, inputs: Sequence[TopicSegment], rules: UpkeepRules
+        self,
+        place: SegmentPlace,
+        merge: Merge,
+        inputs: Sequence[TopicSegment],
+        dead: Mapping[str, frozenset[int]],
+        rules: UpkeepRules,
     ) -> Sequence[EncodedSegment]:
+        living = [part for segment in inputs if (part := _without_spans(segment, dead[segment.key])).spans]
+        if not living:
+            return ()
+        kept = {part.key for part in living}
+        runs = by_run(segment for segment in inputs if segment.key in kept)
         facts = RunFacts(merge.last_run, merge.level, min(segment.archived_at_ms for segment in inputs))
-        shape, flavor = shape_of(inputs, rules.segment_bytes), partial(self._flavor, merge.level, rules)
-        encoded = await write_merged(self._means, self._runtime.entropy, place, by_run(inputs), shape, flavor, facts)
-        _check_same_records(inputs, [each.segment for each in encoded])
+        shape, flavor = shape_of(living, rules.segment_bytes), partial(self._flavor, merge.level, rules)
+
+        async def rows(reading: Reading, segment: TopicSegment) -> AsyncGenerator[pa.Table]:
+            async with aclosing(reading.rows(place, segment)) as tables:
+                async for records in tables:
+                    yield await self._without(records, dead[segment.key])
+
+        encoded = await write_merged(self._means, self._runtime.entropy, place, runs, shape, flavor, facts, rows)
+        _check_same_records(living, [each.segment for each in encoded])
         return encoded
+
+    async def _without(self, records: pa.Table, dead: frozenset[int]) -> pa.Table:
+        if not dead:
+            return records
+        return await in_thread(self._means.executor, _without_partitions, records, dead)
 
     def _flavor(self, level: int, rules: UpkeepRules) -> ParquetFlavor:
         """Asked when a segment begins."""
@@ -97,6 +130,25 @@ class MergeTask:
         if self._busy():
             flavor = replace(flavor, zstd_levels=SEGMENT_FLAVOR.zstd_levels)
         return replace(flavor, bloom_column="key") if rules.key_bloom_filter else flavor
+
+
+def _dead_partitions(topic: TopicState, segments: Sequence[TopicSegment]) -> dict[str, frozenset[int]]:
+    """For each segment, by its key: the partitions whose span lies below their log start."""
+    starts = {number: state.log_start_offset for number, state in topic.all_partitions.items()}
+    return {
+        segment.key: frozenset(
+            span.partition for span in segment.spans if span.next_offset <= starts.get(span.partition, 0)
+        )
+        for segment in segments
+    }
+
+
+def _without_spans(segment: TopicSegment, partitions: frozenset[int]) -> TopicSegment:
+    return replace(segment, spans=tuple(span for span in segment.spans if span.partition not in partitions))
+
+
+def _without_partitions(records: pa.Table, partitions: frozenset[int]) -> pa.Table:
+    return records.filter(pa.array(~np.isin(records["partition"].to_numpy(), list(partitions))))
 
 
 def _check_same_records(inputs: Sequence[TopicSegment], outputs: Sequence[TopicSegment]) -> None:

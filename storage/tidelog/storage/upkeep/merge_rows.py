@@ -79,12 +79,11 @@ async def write_merged(
     shape: RunShape,
     flavor: Callable[[], ParquetFlavor],
     facts: RunFacts,
-    rows: Rows | None = None,
+    rows: Rows,
 ) -> Sequence[EncodedSegment]:
-    """The segments of a run with the records of `runs`, or those that `rows` yields of each segment. Raises `NotFound`,
+    """The segments of a run with the records that `rows` yields of each segment of `runs`. Raises `NotFound`,
     `Corrupt`, `Unavailable`."""
     reading = means.reading(len(runs))
-    rows = rows or (lambda reading, segment: reading.rows(place, segment))
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(RunWriter(place, shape, flavor, means.spill_folder)))
         inputs = [await stack.enter_async_context(aclosing(_run_rows(reading, run, rows))) for run in runs]
