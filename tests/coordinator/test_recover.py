@@ -32,9 +32,13 @@ from tidelog.coordinator.kv.key_value import Compare, KeyValueStore, Operation, 
 from tidelog.coordinator.recovery.recover import RecoveryPlan, apply_recovery, plan_recovery
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import PreparedEntry
 from tidelog.storage.wal.wal_writer import WalWriter
@@ -76,7 +80,7 @@ class Cluster:
         self.leaders: dict[int, WalWriter] = {}
 
     def wal(self, shard: int) -> Wal:
-        return Wal(self.bucket, shard, LightWalCodec())
+        return Wal(self.bucket, shard, LightWalCodec(), ShardLog(self.bucket, shard, RUNTIME))
 
     async def set_up(self) -> None:
         await self.journal.open()
@@ -100,9 +104,9 @@ class Cluster:
 
     async def truncate(self, shard: int, number: int) -> None:
         wal = self.wal(shard)
-        await wal.advance_floor(number, (await wal.header(number - 1)).epoch)
-        for seq in range(number):
-            await wal.delete(seq)
+        moved = ManifestChange(ChangeKind.ARCHIVE, floor=Floor(number, (await wal.header(number - 1)).epoch))
+        await ShardLog(self.bucket, shard, RUNTIME).change([], lambda _: moved)
+        await wal.delete_below(number)
 
     async def plan(self, keys: ClusterKeys = KEYS, kv: KeyValueStore | None = None) -> RecoveryPlan:
         return await plan_recovery(

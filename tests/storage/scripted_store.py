@@ -23,8 +23,8 @@ class Answer:
 
 
 class ScriptedObjectStore(WrappingObjectStore):
-    """`requests` look like ``"create wal/0000/_floor"``. `before` is awaited
-    once, before the next request; a test uses it to let rivals act."""
+    """`requests` look like ``"list wal/0000/0"``. `before` is awaited once, before the next request; a test uses it to
+    let rivals act."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)

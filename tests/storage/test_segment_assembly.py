@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,11 +15,11 @@ from tests.storage.record_tables import records_header, spans_of, wal_table
 
 from tidelog.storage.archive import topic_plan
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
-from tidelog.storage.archive.topic_plan import Copy, Rows, plan_topics
+from tidelog.storage.archive.topic_plan import Copy, PassPlan, PlannedEntry, Rows, plan_topics
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
+from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.records import as_stored
 from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
@@ -29,7 +29,7 @@ from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR, ParquetWalCodec, encode_header
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
-FACTS = SegmentFacts("ab" * 16, run=4, archived_at_ms=9)
+FACTS = SegmentFacts("ab" * 16, archived_at_ms=9)
 SHARD = 2
 
 
@@ -67,6 +67,12 @@ def stored(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: i
     return bytes(ParquetWalCodec().encode(header, wal_table(spans, payloads)))
 
 
+def planned(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
+    """The plan with an empty state for each partition that has none."""
+    places = {span.topic_partition for entry in entries for span in entry.header.spans}
+    return plan_topics(entries, {**dict.fromkeys(places, EMPTY), **states})
+
+
 Counts = list[dict[tuple[int, int], int]]
 COUNTS: st.SearchStrategy[Counts] = st.lists(
     st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 3)), st.integers(1, 60), min_size=1, max_size=6),
@@ -88,7 +94,7 @@ def test_a_pass_makes_what_the_manifest_lacks(counts: Counts, archived: dict[tup
         entries.append(entry(number, spans))
         tables.append((spans, entries[-1].records))
     states = {place(*where): ColdState(cold_end=min(end, ends[where])) for where, end in archived.items()}
-    plans = plan_topics(entries, states)
+    plans = planned(entries, states).topics
     made = {}
     for plan in plans:
         at = SegmentPlace("web", plan.topic_id, SHARD)
@@ -121,14 +127,14 @@ def test_large_partitions_are_copied_and_small_pieces_between_are_encoded() -> N
     for number, (first, second) in enumerate(sizes):
         entries.append(entry(number, spans_of((place(0, 0), ends[0], first), (place(0, 1), ends[1], second))))
         ends = [ends[0] + first, ends[1] + second]
-    (plan,) = plan_topics(entries, {})
+    (plan,) = planned(entries, {}).topics
     kinds = [(type(part), part.entry) for part in plan.parts]
     assert kinds == [(Copy, 0), (Copy, 1), (Copy, 2), (Copy, 0), (Rows, 1), (Copy, 2)]
 
 
 def test_a_copied_entry_is_not_decoded() -> None:
     one = entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60)))
-    (plan,) = plan_topics([one], {})
+    (plan,) = planned([one], {}).topics
     assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
     assert "records" not in one.__dict__
 
@@ -138,29 +144,48 @@ def test_the_plan_knows_epochs_and_producers() -> None:
     mark = ProducerMark(place(0, 0), "p", 0, 1, 5, 10)
     headers = [records_header(each, epoch=epoch) for each, epoch in zip(spans, (3, 3, 4, 6), strict=True)]
     headers[2] = replace(headers[2], producers=(mark,))
-    (plan,) = plan_topics([Headed(header) for header in headers], {})
+    (plan,) = planned([Headed(header) for header in headers], {}).topics
     part = plan.partitions[0]
     assert part.epochs == (LeaderEpoch(3, 0), LeaderEpoch(4, 10), LeaderEpoch(6, 15))
     assert (part.producers, part.base_offset, part.next_offset, part.records) == ((mark,), 0, 20, 20)
 
 
 def test_records_that_are_nowhere_are_named() -> None:
-    header = records_header(spans_of((place(0, 0), 10, 5)))
-    with pytest.raises(RecordsLost, match="offsets 3 to 9 are neither in a segment nor in the WAL"):
-        plan_topics([Headed(header)], {place(0, 0): ColdState(cold_end=3)})
+    headers = [records_header(spans_of((place(0, 0), 10, 5), (place(0, 1), 0, 2)))]
+    plan = planned([Headed(header) for header in headers], {place(0, 0): ColdState(cold_end=3)})
+    gap = plan.gaps[place(0, 0)]
+    assert isinstance(gap.fault, RecordsLost)
+    assert "offsets 3 to 9 are neither in a segment nor in the WAL" in gap.fault.reason
+    assert gap.next_offset == 10
+    assert set(plan.topics[0].partitions) == {1}
+
+
+def test_partitions_without_a_state_are_left_out() -> None:
+    header = records_header(spans_of((place(0, 0), 0, 5), (place(0, 1), 0, 2)))
+    plan = plan_topics([Headed(header)], {place(0, 1): EMPTY})
+    assert set(plan.topics[0].partitions) == {1}
 
 
 def test_a_recorded_loss_is_passed_over() -> None:
     headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
     state = ColdState(losses=(Loss(5, 8, "wal/1", 0),))
-    (plan,) = plan_topics([Headed(header) for header in headers], {place(0, 0): state})
+    (plan,) = planned([Headed(header) for header in headers], {place(0, 0): state}).topics
     assert plan.partitions[0].records == 10
 
 
-def test_a_gap_within_the_entries_is_corrupt() -> None:
+def test_records_before_a_gap_are_planned() -> None:
     headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
-    with pytest.raises(Corrupt, match="has offset 8 after 4"):
-        plan_topics([Headed(header) for header in headers], {})
+    plan = planned([Headed(header) for header in headers], {})
+    assert plan.topics[0].partitions[0].next_offset == 5
+    assert plan.gaps[place(0, 0)].next_offset == 8
+
+
+def test_an_offset_that_is_used_twice_is_corrupt() -> None:
+    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 3)]
+    plan = planned([Headed(header) for header in headers], {})
+    gap = plan.gaps[place(0, 0)]
+    assert "has offset 3 twice" in gap.fault.reason
+    assert (plan.topics[0].partitions[0].next_offset, gap.next_offset) == (5, 8)
 
 
 def test_a_damaged_row_group_names_its_entry() -> None:
@@ -176,7 +201,7 @@ def test_row_groups_that_contradict_the_header_are_corrupt() -> None:
     ends = row_group_ends(right, rows)
     body = encode_parquet(WAL_FLAVOR, as_stored(rows), encode_header(records_header(wrong)), ends)
     with pytest.raises(Corrupt, match="does not hold the offsets of its span"):
-        plan_topics([StoredEntry("wal/0002/7", bytes(body))], {place(0, 0): ColdState(cold_end=5)})
+        StoredEntry("wal/0002/7", bytes(body))
 
 
 def test_decoded_rows_are_those_of_the_entry() -> None:

@@ -12,10 +12,14 @@ from tests.simulation.batches import Batch, Placed
 from tests.simulation.parquet_rows import parquet_rows
 
 from tidelog.storage.errors import Fenced
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry
@@ -39,9 +43,9 @@ class LogStory:
         with pytest.raises(Fenced):
             await old.commit(an_entry(wal, old, 2))
         await new.commit(an_entry(wal, new, 2))
-        await wal.advance_floor(2, 1)
-        for seq in (0, 1):
-            await wal.delete(seq)
+        moved = ManifestChange(ChangeKind.ARCHIVE, floor=Floor(2, 1))
+        await ShardLog(store, SHARD, Runtime()).change([], lambda _: moved)
+        assert await wal.delete_below(2) == 2
         entries = [await wal.read(info.number) async for info in wal.entries((await wal.floor()).number)]
         assert [entry.header.epoch for entry in entries] == [1, 2, 2]
         assert [entry.header.kind for entry in entries] == [EntryKind.RECORDS, EntryKind.START, EntryKind.RECORDS]
@@ -82,7 +86,7 @@ class TestOnMinIO(LogStory):
 
 
 def a_log(store: ObjectStore) -> Wal:
-    return Wal(store, SHARD, ParquetWalCodec())
+    return Wal(store, SHARD, ParquetWalCodec(), ShardLog(store, SHARD, Runtime()))
 
 
 def a_writer(store: ObjectStore, name: str) -> WalWriter:

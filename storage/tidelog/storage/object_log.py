@@ -2,19 +2,19 @@
 
 A commit of entry *n* is a conditional create of the object named *n*: of any number of racing writers one wins, and the
 others get `Conflict`. Tidelog needs no other consensus from a bucket. The write-ahead log of a shard, the manifest of a
-partition and the coordinator's journal are object logs. Their modules define what an entry means, who may append, and
+shard and the coordinator's journal are object logs. Their modules define what an entry means, who may append, and
 when an old entry may be deleted.
 
     log = ObjectLog(store, "meta/", ".json")
     await log.create(await log.next_number(), body)     # raises Conflict if another writer was faster
 
-Other objects may lie under the same prefix (a write-ahead log's ``_floor``, a manifest's ``_history/``). Numbers have
+Other objects may lie under the same prefix (a write-ahead log's ``_index/``, a manifest's ``lists/``). Numbers have
 twenty digits, and the first one is always 0. Listings ask for that 0, so most of the other objects are not listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.layout import number_of, numbered_key
@@ -69,6 +69,10 @@ class ObjectLog:
     async def delete(self, number: int) -> None:
         """Remove entry `number`. It is no error if the entry is absent."""
         await self._store.delete(self.key(number))
+
+    async def delete_many(self, numbers: Sequence[int]) -> None:
+        """Remove entries, in any order. It is no error if some are absent."""
+        await self._store.delete_many([self.key(number) for number in numbers])
 
     def before(self, number: int) -> str:
         """The key to list after, so that `number` is the first entry that can come."""

@@ -50,7 +50,8 @@ from tidelog.coordinator.recovery.group_recovery import GroupRecovery, plan_grou
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import each_of, in_order
-from tidelog.storage.layout import WAL_PREFIX
+from tidelog.storage.layout import MANIFESTS_PREFIX, WAL_PREFIX
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal
@@ -127,7 +128,7 @@ async def plan_recovery(
     belongs to another cluster, `NotFound` if the bucket was never used, `Corrupt`, `Unavailable`."""
     await journal.catch_up()
     stored = await store_identity(kv, keys)
-    in_bucket = [shard async for shard in _shards_in(bucket)]
+    in_bucket = [shard for prefix in (WAL_PREFIX, MANIFESTS_PREFIX) async for shard in _shards_in(bucket, prefix)]
     owner = bucket_identity(journal)
     if owner is None and not in_bucket and journal.next_number == 0:
         raise NotFound("the bucket is empty: there is nothing to recover, start a broker")
@@ -135,7 +136,7 @@ async def plan_recovery(
     known = owner or ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), keys.name, EMBEDDED, shards, True)
     used = [1 + max(topic.shards) for topic in Catalog(journal, runtime).list_topics()]
     count = max([known.shards, *used, *(shard + 1 for shard in in_bucket), stored.shards if stored else 0])
-    epochs = await _epochs(bucket, kv, keys, count, codec or ParquetWalCodec())
+    epochs = await _epochs(bucket, kv, keys, count, runtime, codec or ParquetWalCodec())
     groups = GroupRecovery()
     if stored is None or any(epoch.rises for epoch in epochs):
         groups = await plan_group_recovery(bucket, kv, keys, shards=count, now_ms=runtime.clock.now_ms())
@@ -179,22 +180,22 @@ def _refuse_other_cluster(owner: ClusterIdentity | None, stored: ClusterIdentity
         )
 
 
-async def _shards_in(bucket: ObjectStore) -> AsyncIterator[int]:
-    """The shards that have an object, ascending; one request for each."""
-    after = WAL_PREFIX
-    while page := await bucket.list(WAL_PREFIX, start_after=after, limit=1):
-        name = page[0].key.removeprefix(WAL_PREFIX).partition("/")[0]
+async def _shards_in(bucket: ObjectStore, prefix: str) -> AsyncIterator[int]:
+    """The shards that have an object under `prefix`, ascending; one request for each."""
+    after = prefix
+    while page := await bucket.list(prefix, start_after=after, limit=1):
+        name = page[0].key.removeprefix(prefix).partition("/")[0]
         if not name.isdigit():
-            raise Corrupt(page[0].key, "is not the name of an object of a write-ahead log")
+            raise Corrupt(page[0].key, "is not the name of an object of a shard")
         yield int(name)
-        after = f"{WAL_PREFIX}{name}0"  # "0" is the character behind "/": after all objects of this shard
+        after = f"{prefix}{name}0"  # "0" is the character behind "/": after all objects of this shard
 
 
 async def _epochs(
-    bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, shards: int, codec: WalCodec
+    bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, shards: int, runtime: Runtime, codec: WalCodec
 ) -> Sequence[EpochRecovery]:
     async def read(shard: int) -> EpochRecovery:
-        tail = await find_tail(Wal(bucket, shard, codec))
+        tail = await find_tail(Wal(bucket, shard, codec, ShardLog(bucket, shard, runtime)))
         return EpochRecovery(shard, tail.epoch, in_store.get(keys.epoch(shard), 0))
 
     in_store = {item.key: _number(item.key, item) for item in (await read_prefix(kv, keys.epochs))[0]}

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -189,11 +190,9 @@ class Archiver:
         return _Planned(manifest, names, plan.topics)
 
     async def _with_lists(self, manifest: ShardManifest, names: Mapping[str, str]) -> ShardManifest:
-        """The newest version with the lists of topics. Those whose lists cannot be read are noted."""
-        try:
+        """`manifest` with the lists of topics. Those whose lists cannot be read are noted."""
+        with suppress(Corrupt):
             return await self._log.with_lists(manifest, names)
-        except Corrupt:
-            manifest = await self._log.newest()  # the lists of an old version may be collected already
         for topic_id, name in names.items():
             try:
                 manifest = await self._log.with_lists(manifest, [topic_id])

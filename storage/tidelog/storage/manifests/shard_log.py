@@ -181,7 +181,9 @@ class ShardLog:
                 break
             try:
                 self._latest, self._tag = await self.read(newest), None
-                break
+                if self._clock.monotonic() - asked_s <= FLOOR_TRUST_S:
+                    break
+                self._asked = False  # it may have been collected and created again before it was read: look again
             except (NotFound, Corrupt):
                 if newest == tried:
                     raise

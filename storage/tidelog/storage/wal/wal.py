@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from tidelog.storage.errors import Corrupt, Invalid
-from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
@@ -28,7 +27,6 @@ from tidelog.storage.wal.floor import Floor, Floors
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
 
-DELETES_AT_ONCE = 8
 HEADER_TAIL_BYTES = 64 * 1024
 """The part of an entry's end that is read first for its header. The footer of an ordinary entry fits."""
 HEADER_TAIL_BYTES_MAX = 16 * 1024 * 1024
@@ -112,7 +110,7 @@ class Wal:
         while resume is not None:
             page = await self.log.page(resume)
             below = [entry.number for entry in page.entries if entry.number < number]
-            await each_of(below, self.log.delete, at_once=DELETES_AT_ONCE)
+            await self.log.delete_many(below)
             deleted += len(below)
             resume = page.resume if len(below) == len(page.entries) else None
         return deleted
