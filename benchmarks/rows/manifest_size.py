@@ -1,8 +1,8 @@
-"""A manifest of 100,000 simulated segments on the local disk: the bytes of an append, and the requests to open it.
+"""A shard's manifest with a topic of 100,000 simulated segments, each of three partitions, on the local disk: the bytes
+of an append, the requests to open it, and the time to plan what expires.
 
-The row measures a whole turn of versions: 512 differences, each larger than the one before, and then the whole list.
-The figure is the mean size of the differences, divided by that for a list of 1,000. The size of the list is shown
-beside it.
+The row measures the versions after a new list, each of which has one more difference to it, beside those for a list of
+1,000 segments.
 """
 
 from __future__ import annotations
@@ -11,35 +11,44 @@ import asyncio
 import hashlib
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Goal, Row, Side, compare
-from tidelog.storage.layout import TopicPartition, segment_key
-from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.manifests.manifest_codec import DIFFERENCES_MAX
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import shard_segment_key
+from tidelog.storage.manifests.shard_log import DIFFERENCES_MIN, ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.upkeep.retention import plan_expiry
+from tidelog.storage.upkeep.rules import UpkeepRules
 
 FEW, MANY = 1_000, 100_000
-RECORDS = 400_000
-TOPIC, PLACE = "web", TopicPartition("11" * 16, 0)
-CLIENT = "ManifestLog in this process, on a local directory"
+APPENDS = DIFFERENCES_MIN // 4
+"""Each makes a segment and three states, and a topic of few segments gets a new list after `DIFFERENCES_MIN`."""
+PARTITIONS, SPANS, RECORDS = 300, 3, 400_000
+TOPIC, TOPIC_ID, SHARD = "web", "11" * 16, 0
+PLANS = 5
+CLIENT = "ShardLog in this process, on a local directory"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The bytes that a turn of versions sent, and the requests to open the partition after it."""
+    """The bytes that versions sent, the requests to open the topic after them, and the times to plan its expiry."""
 
-    difference_bytes: list[int]
-    whole_bytes: int
+    version_bytes: list[int]
+    list_bytes: int
     append_ms: float
     open_requests: int
     open_bytes: int
     open_ms: float
+    plan_ms: list[float]
 
 
 def rows(bench: Bench) -> list[Row]:
@@ -48,25 +57,31 @@ def rows(bench: Bench) -> list[Row]:
     few, many = (_appends(turn, count) for turn, count in zip(turns, (FEW, many_segments), strict=True))
     appends = compare(
         "manifest-append",
-        f"bytes of an append to a manifest of {many_segments:,} segments, against one of {FEW:,}",
+        f"bytes of an append to a topic of {many_segments:,} segments, against one of {FEW:,}",
         Goal("1.1 x", 1.1, at_least=False),
         many,
         few,
     )
-    goal = Goal("at most 3", 3, at_least=False)
     opened = turns[1]
     facts = [f"{opened.open_bytes / 1e6:.1f} MB, {opened.open_ms:.0f} ms"]
     requests = Side("Tidelog", CLIENT, "requests", [float(opened.open_requests)], facts)
-    what = f"requests to open a partition of {many_segments:,} segments"
-    return [appends, Row("manifest-open", what, goal, requests.median, [requests])]
+    what = f"requests to open a topic of {many_segments:,} segments"
+    open_row = Row("manifest-open", what, Goal("at most 3", 3, at_least=False), requests.median, [requests])
+    plans = Side("Tidelog", "the planning of ExpireTask", "ms", opened.plan_ms)
+    what = f"ms to plan the expiry of {many_segments:,} segments and {SPANS * many_segments:,} spans"
+    return [
+        appends,
+        open_row,
+        Row("expiry-plan", what, Goal("at most 100", 100, at_least=False), plans.median, [plans]),
+    ]
 
 
 def _appends(turn: Turn, segments: int) -> Side:
-    kb = statistics.mean(turn.difference_bytes) / 1e3
-    least, most = min(turn.difference_bytes) / 1e3, max(turn.difference_bytes) / 1e3
+    kb = statistics.mean(turn.version_bytes) / 1e3
+    least, most = min(turn.version_bytes) / 1e3, max(turn.version_bytes) / 1e3
     facts = [
         f"{least:.1f} to {most:.1f} kB in {turn.append_ms:.1f} ms",
-        f"the list itself, once in {DIFFERENCES_MAX + 1} versions: {turn.whole_bytes / 1e6:.2f} MB",
+        f"the list itself: {turn.list_bytes / 1e6:.2f} MB",
     ]
     return Side(f"{segments:,} segments", CLIENT, "kB", [kb], facts)
 
@@ -74,30 +89,61 @@ def _appends(turn: Turn, segments: int) -> Side:
 async def _turn(folder: Path, segments: int) -> Turn:
     local = LocalObjectStore(folder)
     store = CountingObjectStore(local)
-    log = ManifestLog(store, TOPIC, PLACE)
-    listed = tuple(_segment(number) for number in range(segments))
-    manifest = await log.append(Manifest(PLACE, segments=listed, cold_end=segments * RECORDS))
+    log = ShardLog(store, SHARD, Runtime())
+    await log.latest()
+    manifest = await log.append(_change(range(segments)))
+    stored = manifest.topics[TOPIC_ID].stored
+    assert stored is not None, "so many segments have a list"
+    await log.append(ManifestChange(ChangeKind.SWEEP))  # the first version records all segments that it added
     sent, took_ms = [], []
-    for number in range(segments, segments + DIFFERENCES_MAX + 1):
-        segment = _segment(number)
-        longer = replace(manifest, segments=(*manifest.segments, segment), cold_end=segment.next_offset)
+    for number in range(segments, segments + APPENDS):
         before, began = store.usage(), time.perf_counter()
-        manifest = await log.append(longer)
+        await log.append(_change([number]))
         took_ms.append((time.perf_counter() - began) * 1e3)
         sent.append((store.usage() - before).total(Verb.CREATE).sent_bytes)
-    assert manifest.base_version is None, "a turn ends with a whole list"
-    await log.append(manifest)
     before, began = store.usage(), time.perf_counter()
-    await ManifestLog(store, TOPIC, PLACE).latest()
+    reader = ShardLog(store, SHARD, Runtime())
+    topic = (await reader.with_lists(await reader.latest(), [TOPIC_ID])).topics[TOPIC_ID]
     open_ms, opened = (time.perf_counter() - began) * 1e3, store.usage() - before
     await local.aclose()
     return Turn(
-        sent[:-1], sent[-1], statistics.median(took_ms), opened.requests(), opened.total().received_bytes, open_ms
+        sent,
+        stored.size_bytes,
+        statistics.median(took_ms),
+        opened.requests(),
+        opened.total().received_bytes,
+        open_ms,
+        [_plan_ms(topic, segments) for _ in range(PLANS)],
     )
 
 
-def _segment(number: int) -> Segment:
+def _plan_ms(topic: TopicState, segments: int) -> float:
+    """The time to plan that half of the segments expire."""
+    topic = replace(topic)  # without what it has computed before
+    began = time.perf_counter()
+    expiry = plan_expiry(topic, UpkeepRules(retention_ms=0, retention_bytes=1 << 40), _at_ms(segments // 2))
+    change = expiry.change(TOPIC) if expiry else None
+    took_ms = (time.perf_counter() - began) * 1e3
+    assert change is not None, "half of the segments are too old"
+    return took_ms
+
+
+def _change(numbers: Sequence[int]) -> ManifestChange:
+    """The segments of these numbers, one after the other."""
+    added = tuple(_segment(number) for number in numbers)
+    ends = {span.partition: ColdState(cold_end=span.next_offset) for segment in added for span in segment.spans}
+    return ManifestChange(ChangeKind.ARCHIVE, {TOPIC_ID: TopicChange(TOPIC, added=added, partitions=ends)})
+
+
+def _segment(number: int) -> TopicSegment:
+    """Segment *n* has the next records of three partitions in turn."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()
-    base, last, at_ms = number * RECORDS, (number + 1) * RECORDS - 1, 1_700_000_000_000 + number * 60_000
-    key = segment_key(TOPIC, PLACE.topic_id, PLACE.partition, base, last, digest[:32])
-    return Segment(key, base, last, RECORDS, 128_000_000 + number, at_ms, at_ms + 59_999, digest, 800_000_000, 2, at_ms)
+    turn, at = divmod(number * SPANS, PARTITIONS)
+    base = turn * RECORDS
+    spans = tuple(SegmentSpan(at + n, base, base + RECORDS - 1, RECORDS, 250_000_000) for n in range(SPANS))
+    key, at_ms = shard_segment_key(TOPIC, TOPIC_ID, SHARD, digest[:32]), _at_ms(number)
+    return TopicSegment(key, number, 2, 128_000_000 + number, digest, at_ms, at_ms + 59_999, at_ms, spans)
+
+
+def _at_ms(number: int) -> int:
+    return 1_700_000_000_000 + number * 60_000
