@@ -117,9 +117,11 @@ async def filled(
         ends = {at: ends.get(at, 0) + counts.get(at, 0) for at in {*ends, *counts}}
 
 
-def merger(store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS) -> MergeTask:
+def merger(
+    store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS, busy: bool = False
+) -> MergeTask:
     """A worker like that of a new process: it knows only the bucket."""
-    return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder)
+    return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder, busy=lambda: busy)
 
 
 async def merge(

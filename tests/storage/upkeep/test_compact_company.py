@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore
 from tests.storage.upkeep.compaction_scenes import RULES, Topic, puts, whole_pass
-from tests.storage.upkeep.merge_scenes import PLACE
+from tests.storage.upkeep.merge_scenes import PLACE, merger
 
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifests import shard_log
@@ -40,6 +41,24 @@ async def test_records_that_arrive_during_a_pass_are_kept(topic: Topic) -> None:
         assert state.clean_end >= 4
         assert state.cold_end == 5
         await fresh.check()
+
+
+async def test_a_rewrite_that_is_cut_within_a_partition_is_merged_and_compacted_again(topic: Topic) -> None:
+    noise = Random(1).randbytes(5_000 << 12)
+    writes = [(b"key-%05d" % (at % 4_000), noise[at << 12 : (at + 1) << 12]) for at in range(5_000)]
+    await topic.append({0: writes, 1: puts("aa")})
+    await topic.compact(replace(RULES, segment_bytes=6 << 20))
+    assert [len(segment.spans) for segment in await topic.segments()] == [1, 2]
+    await topic.append({0: puts("b"), 1: puts("b")})
+    merging = merger(topic.store, topic.spill_folder)
+    await topic.compact()
+    assert await merging.run(PLACE, topic.log(), replace(RULES, segment_ms=1))
+    assert len(await topic.segments()) == 1
+    await topic.check()
+    await topic.append({0: writes[:10]})
+    await topic.compact()
+    assert len(await topic.offsets()) == 4_001
+    await topic.check()
 
 
 async def test_retention_may_take_segments_away_during_a_pass(topic: Topic) -> None:

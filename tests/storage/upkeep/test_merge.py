@@ -284,8 +284,7 @@ async def test_a_busy_machine_compresses_quickly(tmp_path: Path) -> None:
         store = MemoryObjectStore()
         for first in (0, 20_000):
             await add(store, {0: events(20_000, first)})
-        task = merger(store, tmp_path)
-        task._busy = lambda busy=busy: busy  # type: ignore[misc]
+        task = merger(store, tmp_path, busy=busy)
         assert await task.run(PLACE, log_of(store), AT_ONCE)
         sizes[busy] = sum(segment.size_bytes for segment in await segments_of(store))
     assert sizes[False] < 0.95 * sizes[True]
