@@ -122,31 +122,32 @@ class CollectScene:
         prefix = shard_history_prefix(SHARD)
         return [key.removeprefix(prefix) for key in await keys(self.store, prefix)]
 
-    async def steps(self) -> list[Step]:
-        """The steps of the history, which must follow from each other: first from blocks, then from versions."""
-        history, steps, head = ShardHistory(self.store, SHARD), list[Step](), GENESIS
-        for first, last in await history.blocks():
-            block = await history.read(first, last)
-            assert (block_fault(block), block.previous_head, first) == (None, head, len(steps))
-            steps += block.steps
-            head = steps[-1].head
-        for version in await self.versions():
-            if version >= len(steps):
-                manifest = await self.log.read(version)
-                assert (manifest.previous_head, version) == (head, len(steps))
-                steps.append(step_of(manifest))
-                head = manifest.head
-        return steps
-
     async def check(self) -> None:
         """Check that no live object is lost, that no object is forgotten, and that the history, followed from its
         beginning, ends with the segments that the newest version lists."""
         newest, there, needed = await self.latest(), await self.objects(), await self.needed()
         assert needed <= there <= needed | {garbage.key for garbage in newest.garbage}
-        steps = await self.steps()
+        steps = await stored_steps(self.store, self.log)
         assert (steps[-1].version, steps[-1].head) == (newest.version, newest.head)
         assert {version: steps[version].head for version in self.heads} == self.heads
         assert replayed(steps, TOPIC_ID) == Counter(each.sha256 for each in newest.topics[TOPIC_ID].segments)
+
+
+async def stored_steps(store: ObjectStore, log: ShardLog) -> list[Step]:
+    """The steps of the history, which must follow from each other: first from blocks, then from versions."""
+    history, steps, head = ShardHistory(store, log.shard), list[Step](), GENESIS
+    for first, last in await history.blocks():
+        block = await history.read(first, last)
+        assert (block_fault(block), block.previous_head, first) == (None, head, len(steps))
+        steps += block.steps
+        head = steps[-1].head
+    async for version in log.versions():
+        if version >= len(steps):
+            manifest = await log.read(version)
+            assert (manifest.previous_head, version) == (head, len(steps))
+            steps.append(step_of(manifest))
+            head = manifest.head
+    return steps
 
 
 def replayed(steps: Sequence[Step], topic_id: str) -> Counter[str]:
