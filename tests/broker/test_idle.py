@@ -28,10 +28,13 @@ PARTITIONS = 4
 USUAL = replace(SETTINGS, archiver_interval_ms=Settings().archiver_interval_ms, shards=PARTITIONS)
 """The broker's default interval of archiving."""
 
+AT_ONCE: dict[str, str | int | None] = {"file.delete.delay.ms": 0}
+"""Garbage goes after the grace of the broker, not a day later."""
+
 TOPICS: dict[str, dict[str, str | int | None]] = {
-    "kept": {"retention.ms": -1},
-    "expiring": {"retention.ms": 7 * 86_400_000},
-    "compacted": {"cleanup.policy": "compact"},
+    "kept": {"retention.ms": -1, **AT_ONCE},
+    "expiring": {"retention.ms": 7 * 86_400_000, **AT_ONCE},
+    "compacted": {"cleanup.policy": "compact", **AT_ONCE},
 }
 
 

@@ -15,7 +15,6 @@ from tests.broker.gated_store import GatedObjectStore
 from tests.broker.logs import partition_log
 from tests.broker.set_clock import GRACE_S, SetClock
 
-from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.upkeep_loop import PATIENCE_S, SETTLE_S
@@ -24,8 +23,6 @@ from tidelog.services.runtime.opening import upkeep_limits
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
@@ -36,7 +33,7 @@ from tidelog.storage.upkeep.rules import UpkeepLimits
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
 HOUR_S, HOUR_MS, DAY_MS = 3_600.0, 3_600_000, 86_400_000
-AN_HOUR: dict[str, str | int | None] = {"retention.ms": HOUR_MS}
+AN_HOUR: dict[str, str | int | None] = {"retention.ms": HOUR_MS, "file.delete.delay.ms": 0}
 
 
 async def a_segment(
@@ -102,6 +99,19 @@ async def test_the_objects_of_expired_segments_are_deleted_after_the_grace() -> 
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 10, ALL)) == list(range(10, 20))
 
 
+async def test_a_topic_may_keep_expired_segments_longer_than_the_grace() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, shards=1, clock=clock) as broker:
+        await broker.create_topic(ANYBODY, "t", 1, {**AN_HOUR, "file.delete.delay.ms": 3 * HOUR_MS})
+        await a_segment(broker)
+        clock.pass_time(2 * HOUR_S)
+        await broker.upkeep_now()
+        for hours, segments in ((1.0, 1), (1.9, 1), (0.2, 0)):
+            clock.pass_time(hours * HOUR_S)
+            await broker.upkeep_now()
+            assert await segments_of(store) == segments
+
+
 async def test_a_restart_in_between_continues_and_waits_a_whole_grace(bucket: Callable[[], ObjectStore]) -> None:
     clock, looked = SetClock(), bucket()
     async with running_broker(bucket(), shards=1, clock=clock) as broker:
@@ -125,29 +135,31 @@ async def test_a_restart_in_between_continues_and_waits_a_whole_grace(bucket: Ca
     await looked.aclose()
 
 
-async def test_partitions_that_nobody_asks_for_are_looked_at_once_the_broker_has_settled() -> None:
+async def test_shards_that_nobody_asks_for_are_looked_at_once_the_broker_has_settled() -> None:
     counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
     async with running_broker(counting, shards=1, clock=clock) as broker:
-        topic = await broker.create_topic(ANYBODY, "t", 3, AN_HOUR)
-        await broker.produce(ANYBODY, "t", draft([b"v"] * 30, partitions=[n % 3 for n in range(30)]), ProduceOptions())
+        for name in ("t", "u"):
+            await broker.create_topic(ANYBODY, name, 3, AN_HOUR)
+            sent = draft([b"v"] * 30, partitions=[n % 3 for n in range(30)])
+            await broker.produce(ANYBODY, name, sent, ProduceOptions())
         await broker.archive_now()
     async with running_broker(counting, shards=1, clock=clock) as broker:
         turns = clock.sleeps
         await until(lambda: clock.sleeps >= turns + 4)
         assert len(broker.shards.leading(0).partitions) == 0, "none is loaded"
+        assert broker.shards.led_shard(0).manifest is None
         before = counting.usage()
         clock.pass_time(SETTLE_S)
-        await until(lambda: (counting.usage() - before).requests(Verb.LIST, kind=Kind.MANIFEST) == 3)
+        await until(lambda: broker.shards.led_shard(0).manifest is not None)
         turns = clock.sleeps
-        await until(lambda: clock.sleeps >= turns + 4)
-        assert (counting.usage() - before).requests(Verb.LIST, kind=Kind.MANIFEST) == 3, "each once"
+        await until(lambda: clock.sleeps >= turns + 6)
+        spent = (counting.usage() - before).counts(kind=Kind.MANIFEST)
+        assert spent.lists + spent.gets <= 2, "once for all topics and partitions, unless the archiver has read it"
         clock.pass_time(2 * HOUR_S)
-        await until(lambda: (counting.usage() - before).requests(Verb.CREATE, kind=Kind.MANIFEST) == 3)
-    assert [(await manifest_of(counting, topic, number)).log_start_offset for number in range(3)] == [10, 10, 10]
-
-
-async def manifest_of(store: ObjectStore, topic: Topic, number: int) -> Manifest:
-    return await ManifestLog(store, topic.name, topic.partition(number)).latest()
+        await until(lambda: (counting.usage() - before).requests(Verb.CREATE, kind=Kind.MANIFEST) >= 2)
+        for name in ("t", "u"):
+            logs = [await partition_log(broker, name, number) for number in range(3)]
+            assert [log.log_start_offset for log in logs] == [10, 10, 10]
 
 
 async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:
