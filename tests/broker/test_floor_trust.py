@@ -35,4 +35,4 @@ async def test_a_hundred_commits_on_an_idle_log_are_a_hundred_creates_and_at_mos
 async def test_without_a_grace_every_commit_reads_the_floor(store: ObjectStore) -> None:
     spent = await spent_on_commits(store, delete_grace_ms=0)
     assert spent.requests(Verb.CREATE, kind=Kind.WAL) == COMMITS
-    assert spent.requests(Verb.GET, kind=Kind.WAL) == COMMITS
+    assert spent.requests(Verb.HEAD, kind=Kind.MANIFEST) == COMMITS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from tests.anybody import ANYBODY
@@ -15,11 +16,12 @@ from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.opening import build_upkeep
+from tidelog.services.runtime.opening import build_collector, build_upkeep
 from tidelog.services.workers.compactor import Appended, Compactor
 from tidelog.storage.errors import Invalid
-from tidelog.storage.layout import TopicPartition, manifest_prefix
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind
@@ -49,22 +51,25 @@ class Scene:
     async def compactor(self, store: ObjectStore | None = None, topics: Collection[str] = ()) -> Compactor:
         """A new compactor, like that of a new process."""
         over, runtime = store or self.store, Runtime()
-        upkeep = build_upkeep(replace(SETTINGS, delete_grace_ms=900_000), over, runtime)
-        compactor = Compactor(over, Journal(over, runtime), upkeep, runtime, topics)
+        settings = replace(SETTINGS, delete_grace_ms=900_000)
+        upkeep, new_collector = build_upkeep(settings, over, runtime), partial(build_collector, settings, over, runtime)
+        compactor = Compactor(over, Journal(over, runtime), upkeep, new_collector, runtime, topics)
         await compactor.open()
         return compactor
 
     async def segments(self, topic: str) -> int:
-        return len((await ManifestLog(self.store, topic, self.place(topic)).latest()).segments)
+        return (await self.state(topic)).totals.segments
 
-    def place(self, topic: str) -> TopicPartition:
-        return self.broker.topic(ANYBODY, topic).partition(0)
+    async def state(self, topic: str) -> TopicState:
+        """The topic in the only shard."""
+        log, topic_id = ShardLog(self.store, 0, Runtime()), self.broker.topic(ANYBODY, topic).topic_id
+        return (await log.with_lists(await log.latest(), [topic_id])).topics[topic_id]
 
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
     store = MemoryObjectStore()
-    async with running_broker(store, archiver_upkeep=False) as broker:
+    async with running_broker(store, shards=1, archiver_upkeep=False) as broker:
         yield Scene(store, broker)
 
 
@@ -78,10 +83,10 @@ async def test_a_round_merges_what_is_due_and_the_records_stay() -> None:
         await there.fill("t", FAN_IN)
         compactor = await there.compactor()
         [made] = [appended for appended in await one_round(compactor) if appended.change == "merge"]
-        assert (made.topic, made.partition, made.removed, made.added) == ("t", 0, FAN_IN, 1)
+        assert (made.topic, made.shard, made.removed, made.added) == ("t", 0, FAN_IN, 1)
         assert await there.segments("t") == made.segments == 1
         assert offsets_of(await there.broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(5 * FAN_IN))
-        assert (compactor.report.partitions, compactor.report.failures) == (1, 0)
+        assert (compactor.report.topics, compactor.report.failures) == (1, 0)
         assert await one_round(compactor) == []
 
 
@@ -91,9 +96,10 @@ async def test_a_round_expires_segments_beyond_the_limit() -> None:
         await there.fill("t", 4)
         changes = [appended.change for appended in await one_round(await there.compactor())]
         assert "expire" in changes
-        log = await ManifestLog(there.store, "t", there.place("t")).latest()
-        assert (log.log_start_offset, log.cold_end) == (15, 20), "without the last there is less than asked for"
-        assert len(log.garbage) == 3, "deleted a grace later"
+        state = (await there.state("t")).partition(0)
+        assert (state.log_start_offset, state.cold_end) == (15, 20), "without the last there is less than asked for"
+        manifest = await ShardLog(there.store, 0, Runtime()).latest()
+        assert len(manifest.garbage) == 3, "deleted a grace later"
 
 
 async def test_the_journal_and_the_write_ahead_logs_are_never_written() -> None:
@@ -107,17 +113,18 @@ async def test_the_journal_and_the_write_ahead_logs_are_never_written() -> None:
             assert all(usage.requests(verb, kind=kind) == 0 for verb in (Verb.PUT, Verb.CREATE, Verb.DELETE))
 
 
-async def test_an_idle_partition_costs_one_listing_a_round() -> None:
+async def test_an_idle_shard_costs_one_request_a_round_however_many_topics_it_has() -> None:
     async with scene() as there:
-        await there.broker.create_topic(ANYBODY, "t", 1, {})
-        await there.fill("t", 1)
+        for name in "abcde":
+            await there.broker.create_topic(ANYBODY, name, 1, {})
+            await there.fill(name, 1)
         counting = CountingObjectStore(there.store)
         compactor = await there.compactor(counting)
         await one_round(compactor)
         before = counting.usage()
         assert await one_round(compactor) == []
         spent = counting.usage() - before
-        assert spent.requests(kind=Kind.MANIFEST) == spent.requests(Verb.LIST, kind=Kind.MANIFEST) == 1
+        assert spent.requests(kind=Kind.MANIFEST) == spent.requests(Verb.HEAD, kind=Kind.MANIFEST) == 1
         assert spent.requests(kind=Kind.SEGMENT) == 0
 
 
@@ -146,19 +153,22 @@ async def test_topics_made_since_are_tended_too() -> None:
         assert {appended.topic for appended in await one_round(compactor)} == {"late"}
 
 
-async def test_a_damaged_partition_does_not_keep_the_others_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_list_does_not_keep_other_topics_waiting(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
     async with scene() as there:
         for topic in ("broken", "whole"):
             await there.broker.create_topic(ANYBODY, topic, 1, AT_ONCE)
             await there.fill(topic, 3)
-        prefix = manifest_prefix("broken", there.place("broken").topic_id, 0)
-        last = (await there.store.list(prefix))[-1].key
-        await there.store.put(last, b"not a manifest")
+        stored = (await there.state("broken")).stored
+        assert stored is not None
+        await there.store.put(stored.key, b"not a list")
         compactor = await there.compactor()
         made = await one_round(compactor)
         assert {appended.topic for appended in made} == {"whole"}
         assert (compactor.report.failures, compactor.report.damaged) == (1, 1)
-        assert last in caplog.text
+        assert stored.key in caplog.text
 
 
 async def test_two_compactors_in_turn_and_a_busy_archiver_do_each_others_work_no_harm() -> None:

@@ -11,12 +11,12 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered
-from tests.storage.record_tables import record_table
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.process import CompactorOptions, run_compactor
-from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.layout import TOPICS_PREFIX, shard_segment_key
+from tidelog.storage.object_store import list_all
 from tidelog.storage.stores.local import LocalObjectStore
 
 YEARS_AGO_S = 1_000_000_000
@@ -29,10 +29,11 @@ async def a_folder_with_an_orphan(folder: Path) -> Path:
         topic = await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 3), ProduceOptions(partition=0))
         await broker.archive_now()
-        made = encode_segment("t", topic.partition(0), record_table([0, 1]), "cd" * 16)
-        await store.create(made.segment.key, made.body)
-    os.utime(folder / made.segment.key, (YEARS_AGO_S, YEARS_AGO_S))
-    return folder / made.segment.key
+        (live,) = [info.key async for info in list_all(store, TOPICS_PREFIX)]
+        orphan = shard_segment_key("t", topic.topic_id, 0, "cd" * 16)
+        await store.create(orphan, (await store.get(live)).data)
+    os.utime(folder / orphan, (YEARS_AGO_S, YEARS_AGO_S))
+    return folder / orphan
 
 
 def segments_in(folder: Path) -> set[Path]:
