@@ -23,23 +23,24 @@ import pyarrow.parquet as pq
 
 from benchmarks.loads.result import own_cpu_seconds
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
-from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, floor_key
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, manifests_prefix
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_values import TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import list_all
 from tidelog.storage.parquet.parquet_flavor import row_group_rows
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.merge import MergeTask
-from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, size_of
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, Span, WalHeader
 
-PLACE = Place("events", TopicPartition("a0" * 16, 0))
-ALL_AT_ONCE = UpkeepRules(segment_ms=1)
+PLACE = SegmentPlace("events", "a0" * 16, 0)
 SLOW_LIFE = UpkeepRules(segment_bytes=2 * 1024 * 1024)
 BEGAN_MS = 1_760_000_000_000
 
@@ -48,7 +49,7 @@ Values: TypeAlias = "pa.Array[Any]"
 
 @dataclass(frozen=True)
 class Speed:
-    """`raw_bytes`: of keys and values. CPU: seconds of each round. Stored bytes: before and after merging."""
+    """`raw_bytes`: of keys and values, about. CPU: seconds of each round. Stored bytes: before and after merging."""
 
     raw_bytes: int
     archive_cpu_s: tuple[float, ...]
@@ -82,17 +83,17 @@ class Bench:
 
     def __init__(self, store: MemoryObjectStore, spill_folder: Path, executor: Executor, batch_bytes: int) -> None:
         self.store = store
-        self.wal = Wal(store, 0, ParquetWalCodec())
-        self.log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
+        self.log = ShardLog(store, PLACE.shard, Runtime())
+        self.wal = Wal(store, PLACE.shard, ParquetWalCodec(), self.log)
         settings = ArchiverSettings(batch_bytes=batch_bytes)
-        self.archiver = Archiver(store, self.wal, Runtime(), lambda _: PLACE.topic, settings, executor)
+        self.archiver = Archiver(store, self.wal, self.log, Runtime(), lambda _: PLACE.topic, settings, executor)
         self.merger = MergeTask(store, Runtime(), UpkeepLimits(), executor, spill_folder)
 
     async def fill(self, values: Values, records: int, entry_records: int) -> None:
         """Write the log, with the given number of records in each entry."""
         for seq, first in enumerate(range(0, records, entry_records)):
             count = min(entry_records, records - first)
-            span = Span(PLACE.topic_partition, first, count, 0)
+            span = Span(TopicPartition(PLACE.topic_id, 0), first, count, 0)
             header = WalHeader(EntryKind.RECORDS, 0, seq, 1, "bench", f"{seq:032x}", BEGAN_MS, (span,), ())
             table = _wal_table(values, first, count)
             await self.wal.create(PreparedEntry(header, ParquetWalCodec().encode(header, table)))
@@ -100,15 +101,24 @@ class Bench:
     async def archive(self) -> int:
         """Run one pass; return the raw bytes it wrote."""
         report = await self.archiver.run_once()
-        return report.manifests[0].segments[-1].raw_bytes if report else 0
+        return report.raw_bytes if report else 0
 
     async def merge(self, rules: UpkeepRules) -> int:
         """Merge until nothing is due; return the raw bytes written."""
-        written = 0
-        while manifest := await self.merger.run(PLACE, self.log, rules):
-            assert manifest.change is not None
-            written += sum(one.raw_bytes for one in manifest.segments if one.sha256 in manifest.change.added)
+        written, known = 0, {segment.key for segment in await self.segments()}
+        while await self.merger.run(PLACE, self.log, rules):
+            segments = await self.segments()
+            written += sum(segment.raw_bytes for segment in segments if segment.key not in known)
+            known = {segment.key for segment in segments}
         return written
+
+    async def topic(self) -> TopicState:
+        """The topic in the newest version."""
+        manifest = await self.log.with_lists(await self.log.latest(), [PLACE.topic_id])
+        return manifest.topics[PLACE.topic_id]
+
+    async def segments(self) -> list[TopicSegment]:
+        return list((await self.topic()).segments)
 
 
 async def speed(options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor) -> Speed:
@@ -124,25 +134,25 @@ async def speed(options: argparse.Namespace, values: Values, spill_folder: Path,
         while await bench.archive():
             pass
         archive_cpu_s.append(own_cpu_seconds() - began_s)
-        archived = await bench.log.latest()
-        pyarrow_cpu_s.append(await _pyarrow_cpu_s(bench, max(segment.records for segment in archived.segments)))
+        archived = await bench.segments()
+        pyarrow_cpu_s.append(await _pyarrow_cpu_s(bench, max(segment.records for segment in archived)))
     began_s = own_cpu_seconds()
-    await bench.merge(ALL_AT_ONCE)
+    await bench.merge(UpkeepRules(segment_bytes=min(segment.size_bytes for segment in archived)))
     return Speed(
-        raw_bytes=sum(segment.raw_bytes for segment in archived.segments),
+        raw_bytes=sum(segment.raw_bytes for segment in archived),
         archive_cpu_s=tuple(archive_cpu_s[1:]),
         pyarrow_cpu_s=tuple(pyarrow_cpu_s[1:]),
         merge_cpu_s=own_cpu_seconds() - began_s,
-        archived_stored_bytes=archived.size_bytes,
-        merged_stored_bytes=(await bench.log.latest()).size_bytes,
+        archived_stored_bytes=sum(segment.size_bytes for segment in archived),
+        merged_stored_bytes=size_of((await bench.topic()).segments),
     )
 
 
 async def _forget_segments(store: MemoryObjectStore) -> None:
-    """Reset the partition to the state before archiving."""
+    """Reset the shard to the state before archiving."""
     keys = [info.key async for info in list_all(store, "")]
     for key in keys:
-        if key.startswith(TOPICS_PREFIX) or key == floor_key(0):
+        if key.startswith((TOPICS_PREFIX, manifests_prefix(PLACE.shard))):
             await store.delete(key)
 
 
@@ -180,9 +190,9 @@ async def slow_life(options: argparse.Namespace, values: Values, spill_folder: P
     while raw_bytes := await bench.archive():
         passes += 1
         written_bytes += raw_bytes + await bench.merge(SLOW_LIFE)
-        small = [one for one in (await bench.log.latest()).segments if one.level < FINAL_LEVEL]
+        small = [one for one in await bench.segments() if one.level < FINAL_LEVEL]
         small_segments = max(small_segments, len(small))
-    segments = (await bench.log.latest()).segments
+    segments = await bench.segments()
     return SlowLife(
         raw_bytes=sum(segment.raw_bytes for segment in segments),
         written_bytes=written_bytes,

@@ -1,4 +1,4 @@
-"""Compact one partition with many records of fewer keys. Two modes, each in its own process:
+"""Compact a topic of one partition with many records of fewer keys. Two modes, each in its own process:
 
 --write      writes the segments that archiving and merging would leave
 --compact    runs one pass; prints its cost as a JSON object
@@ -15,28 +15,31 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.loads.result import own_cpu_seconds
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP
+from tidelog.storage.records import STORED_SCHEMA
 from tidelog.storage.runtime import Runtime, SystemEntropy
-from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.run_merge import pieces_of
+from tidelog.storage.upkeep.run_writer import RunShape, RunWriter
+from tidelog.storage.upkeep.segment_writer import RunFacts
 
 SEED = 20261121
 SEGMENT_RECORDS = 1_000_000
-PLACE = Place("compacted", TopicPartition("c0" * 16, 0))
+PLACE = SegmentPlace("compacted", "c0" * 16, 0)
 RULES = UpkeepRules(compacts=True, deletes=False)
 
 
@@ -76,13 +79,18 @@ def main() -> None:
 
 
 async def _write(store: ObjectStore, options: argparse.Namespace) -> None:
-    log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
-    manifest = await log.latest()
-    for records in _tables(options):
-        encoded = encode_segment(PLACE.topic, PLACE.topic_partition, records, SystemEntropy().new_id())
+    log = ShardLog(store, PLACE.shard, Runtime())
+    await log.latest()
+    for run, records in enumerate(_tables(options)):
+        shape = RunShape(records.num_rows, {0: records.nbytes}, RULES.segment_bytes)
+        with closing(RunWriter(PLACE, shape, lambda: SEGMENT_FLAVOR, options.folder)) as writer:
+            for piece in pieces_of(records):
+                writer.write(*piece)
+            (encoded,) = writer.finish(SystemEntropy(), RunFacts(run, 0, 1))
         await store.put(encoded.segment.key, encoded.body)
-        segments = (*manifest.segments, encoded.segment)
-        manifest = await log.append(replace(manifest, cold_end=encoded.segment.next_offset, segments=segments))
+        states = {0: ColdState(cold_end=encoded.segment.spans[0].next_offset)}
+        change = TopicChange(PLACE.topic, added=(encoded.segment,), partitions=states)
+        await log.append(ManifestChange(ChangeKind.ARCHIVE, {PLACE.topic_id: change}))
     await store.aclose()
 
 
@@ -94,18 +102,19 @@ def _tables(options: argparse.Namespace) -> Iterator[pa.Table]:
     for begin in range(0, options.records, SEGMENT_RECORDS):
         count = min(SEGMENT_RECORDS, options.records - begin)
         arrays = [
+            pa.array(np.zeros(count, np.int32)),
             pa.array(np.arange(begin, begin + count)),
-            pa.array(np.arange(begin, begin + count)).cast(TIMESTAMP),
+            pa.array(1_000 * np.arange(begin, begin + count)).cast(STORED_SCHEMA.field("timestamp").type),
             keys.take(pa.array(chance.integers(0, len(keys), count))),
             values.take(pa.array(chance.integers(0, len(values), count))),
-            pa.nulls(count, HEADERS),
+            pa.nulls(count, STORED_SCHEMA.field("headers").type),
         ]
-        yield pa.Table.from_arrays(arrays, schema=RECORD_SCHEMA)
+        yield pa.Table.from_arrays(arrays, schema=STORED_SCHEMA)
 
 
 async def _compact(store: ObjectStore, options: argparse.Namespace) -> Compaction:
-    log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
-    records = _records(await log.latest())
+    log = ShardLog(store, PLACE.shard, Runtime())
+    records = await _records(log, await log.latest())
     with (
         tempfile.TemporaryDirectory(dir=options.folder) as spill_folder,
         ThreadPoolExecutor(1) as executor,
@@ -115,14 +124,16 @@ async def _compact(store: ObjectStore, options: argparse.Namespace) -> Compactio
         began_s, began_cpu_s = time.monotonic(), own_cpu_seconds()
         while manifest := await task.run(PLACE, log, RULES):
             last = manifest
+        kept = await _records(log, last)
         seconds, cpu_seconds = time.monotonic() - began_s, own_cpu_seconds() - began_cpu_s
     await store.aclose()
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Compaction(records, _records(last), seconds, cpu_seconds, peak_bytes)
+    return Compaction(records, kept, seconds, cpu_seconds, peak_bytes)
 
 
-def _records(manifest: Manifest) -> int:
-    return sum(segment.records for segment in manifest.segments)
+async def _records(log: ShardLog, manifest: ShardManifest) -> int:
+    topic = (await log.with_lists(manifest, [PLACE.topic_id])).topics[PLACE.topic_id]
+    return sum(segment.records for segment in topic.segments)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ def test_archiving_is_timed_beside_pyarrow_and_what_is_stored_is_counted(payload
     load = ("--payload", payload, "--records", 30_000, "--rounds", 2)
     found = Speed.from_output(run_module("benchmarks.loads.archiving", *load))
     lines = [line for line in payload.read_bytes().splitlines() for _ in range(6)]
-    assert found.raw_bytes == sum(map(len, lines))
+    assert found.raw_bytes == pytest.approx(sum(map(len, lines)), rel=0.02)  # copied row groups count their encoding
+    assert found.merge_cpu_s > 0.01
     assert len(found.archive_cpu_s) == len(found.pyarrow_cpu_s) == 2
     assert min(*found.archive_cpu_s, *found.pyarrow_cpu_s) > 0
     assert 0 < found.merged_stored_bytes <= found.archived_stored_bytes < found.raw_bytes / 2
