@@ -7,18 +7,21 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.storage.archive_scenes import GatedStore, manifest_of
+from tests.storage.archive_scenes import GatedStore, keys, manifest_of, state_of
+from tests.storage.copy_scenes import expect_history, expect_sound
 from tests.storage.known_topics import SaidTopics
 from tests.storage.living_bucket import LivingBucket, NamedStore
-from tests.storage.record_tables import SHOP, WEB, WEB_1
+from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.bucket.copy import BucketCopy
 from tidelog.storage.bucket.copy_transfer import Transfer
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
 from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.layout import shard_history_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 
@@ -53,15 +56,24 @@ async def at_each_request(
     return pause
 
 
+async def expect_segments(store: ObjectStore) -> None:
+    """Check that every segment that the manifest names can be read, with all its bytes."""
+    for topic_id, topic in (await manifest_of(store)).topics.items():
+        for segment in topic.segments:
+            place = SegmentPlace(topic.name, topic_id, 0)
+            decode_topic_segment(segment, place, (await store.get(segment.key)).data)
+
+
 async def test_the_living_bucket_lives(tmp_path: Path) -> None:
     """Without this the tests below would prove nothing."""
     store = MemoryObjectStore()
     await LivingBucket.made(store, tmp_path)
-    web, web_1, shop = [await manifest_of(store, place) for place in (WEB, WEB_1, SHOP)]
-    assert web.log_start_offset > 0
-    assert any(segment.level > 0 for segment in web_1.segments)
-    assert shop.clean_end > 0
-    assert [info.key for info in await store.list("topics/") if "/_history/" in info.key]
+    web = (await manifest_of(store)).topics[WEB.topic_id]
+    assert web.partition(0).log_start_offset > 0
+    assert any(segment.level > 0 for segment in web.segments)
+    assert (await state_of(store, SHOP)).clean_end > 0
+    assert await keys(store, shard_history_prefix(0)) != []
+    await expect_history(store)
     assert await findings(store, deep=True) == []
 
 
@@ -81,6 +93,7 @@ async def test_a_sweep_without_any_grace_deletes_nothing_that_lives(tmp_path: Pa
         sweep = BucketSweep(store, SaidTopics(), runtime, SweepSettings(grace_ms=0, delete=True))
         assert [stray async for stray in sweep.strays()] == []
         await bucket.goes_on()
+        await expect_segments(bucket.store)
         found = await findings(bucket.store, deep=True)
         # meeting the sweep's version, a worker uploads again; the next sweep deletes the first upload
         assert [finding for finding in found if finding.severity is not Severity.ORPHAN] == []
@@ -95,9 +108,11 @@ async def test_a_copy_is_sound(tmp_path: Path) -> None:
         runtime = Runtime(bucket.scene.clock, SeededEntropy(5))
         assert (await BucketCopy(Transfer(store, target), SaidTopics(), "one", runtime).run()).whole
         assert await findings(target, deep=True) == []
+        await expect_sound(target)
         await LivingBucket(target, bucket.scene, tmp_path).archiver.run_once()
         for place, offset in acknowledged.items():
-            assert (await manifest_of(target, place)).cold_end >= offset
+            assert (await state_of(target, place)).cold_end >= offset
+        await expect_segments(target)
         assert await findings(target, deep=True) == []
 
     assert await at_each_request(tmp_path, copied, stride=3) > 30
