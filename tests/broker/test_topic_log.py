@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.read.topic_log import described_shard, topic_log_page, version_with_list
 from tidelog.storage.errors import Conflict, Invalid
-from tidelog.storage.manifests.segment_list import columns_of
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment

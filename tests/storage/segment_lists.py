@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tidelog.storage.layout import shard_segment_key
-from tidelog.storage.manifests.segment_list import columns_of
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState

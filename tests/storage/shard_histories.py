@@ -50,7 +50,7 @@ class TopicHistory:
     def merged(self) -> ManifestChange:
         """The oldest runs become one of level 2, of several segments."""
         topic = self.manifest.topics.get(TOPIC_ID)
-        small = topic.segments.below(2) if topic else []
+        small = [segment for segment in topic.segments if segment.level < 2] if topic else []
         if not small:
             return self.archived()
         runs = sorted({segment.run for segment in small})[: self.random.randint(1, 4)]

@@ -25,7 +25,8 @@ from tests.storage.segment_lists import (
     seen,
 )
 
-from tidelog.storage.manifests.segment_list import FoundSpan, SegmentColumns
+from tidelog.storage.manifests.segment_columns import SegmentColumns
+from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
 from tidelog.storage.manifests.shard_values import ChangeKind, Cleaning, LeaderEpoch

@@ -8,7 +8,8 @@ import pytest
 from tests.storage.topic_segments import PLACE
 
 from tidelog.storage.manifests import segment_list
-from tidelog.storage.manifests.segment_list import FoundSpan, SegmentList, columns_of
+from tidelog.storage.manifests.segment_columns import columns_of
+from tidelog.storage.manifests.segment_list import FoundSpan, SegmentList
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
 

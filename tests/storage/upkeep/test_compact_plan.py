@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.storage.manifests.segment_list import columns_of
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_values import Cleaning, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicBase, TopicState
 from tidelog.storage.upkeep.compact_plan import (

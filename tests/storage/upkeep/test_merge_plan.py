@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.segment_list import SegmentList, columns_of
+from tidelog.storage.manifests.segment_columns import columns_of
+from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicBase, TopicState
 from tidelog.storage.upkeep import merge_plan

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tidelog.storage.manifests.segment_list import NO_COLUMNS, SegmentColumns, SegmentList
+from tidelog.storage.manifests.segment_columns import NO_COLUMNS, SegmentColumns
+from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, TopicSegment
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidelog.storage.manifests.segment_list import Ints, SegmentColumns
+from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
 from tidelog.storage.manifests.shard_manifest import TopicChange
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState

@@ -23,7 +23,8 @@ import numpy as np
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, NotFound
-from tidelog.storage.manifests.segment_list import Ints, SegmentColumns, SegmentList, columns_of
+from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns, columns_of
+from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.shard_values import ColdState
