@@ -177,17 +177,21 @@ async def test_after_a_long_pause_the_own_predecessor_proves_the_append(store: M
     assert (spent.requests(Verb.CREATE), spent.requests(Verb.HEAD), spent.requests()) == (1, 1, 2)
 
 
-async def test_whether_the_newest_version_is_known_costs_one_request(store: MemoryObjectStore) -> None:
-    clock = ManualClock()
-    reader, writer = log_of(store, clock), log_of(store)
-    await reader.latest()
-    assert await reader.renew()
+async def test_the_newest_version_costs_one_head_if_it_is_known(store: MemoryObjectStore) -> None:
+    clock, counting = ManualClock(), CountingObjectStore(store)
+    reader, writer = log_of(counting, clock), log_of(store)
+    empty = await reader.latest()
+    before = counting.usage()
+    assert await reader.newest() == empty
+    spent = counting.usage() - before
+    assert spent.requests() == spent.requests(Verb.HEAD) == 1
     await writer.latest()
-    await writer.append(ManifestChange(ChangeKind.SWEEP))
-    assert not await reader.renew()
-    await reader.latest()
+    made = await writer.append(ManifestChange(ChangeKind.SWEEP))
+    assert await reader.newest() == made
     clock.now_s += FLOOR_TRUST_S + 1
-    assert not await reader.renew(), "the next version may have been collected since"
+    before = counting.usage()
+    assert await reader.newest() == made
+    assert (counting.usage() - before).requests(Verb.LIST) == 1, "the next version may have been collected since"
 
 
 async def test_a_list_that_is_lost_harms_its_topic_only(

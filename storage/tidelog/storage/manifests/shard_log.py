@@ -98,22 +98,14 @@ class ShardLog:
             return await self._read_latest()
 
     async def newest(self) -> ShardManifest:
-        """Like `latest`, but by one HEAD if the newest version is the one that is known."""
+        """Like `latest`, but by one HEAD of the next version if the newest one is known. The next version may have been
+        collected if this one was the newest long ago, so its absence is proof within `FLOOR_TRUST_S` only."""
         async with self._turn:
             return self._latest if self._asked and await self._is_newest() else await self._read_latest()
 
     async def floor(self) -> Floor:
         """The floor in the newest version; requests as `newest`."""
         return (await self.newest()).floor
-
-    async def renew(self) -> bool:
-        """Whether the version that `latest` returned is still the newest, by one HEAD of the next one; if False, call
-        `latest`.
-
-        The next version may have been collected if this one was the newest long ago. Within `FLOOR_TRUST_S` it cannot
-        have been (`floor_trust`), so within that time its absence is proof."""
-        async with self._turn:
-            return await self._is_newest()
 
     async def read(self, version: int) -> ShardManifest:
         """One version, without its lists. Raises `NotFound`, `Corrupt`."""
