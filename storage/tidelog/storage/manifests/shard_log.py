@@ -45,8 +45,10 @@ from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 CHANGES_MAX = 8
 LARGE_BYTES = 1024 * 1024
 """A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""
-DIFFERENCES_MIN = 256
-"""Fewer differences of a topic never cause a new list: a version that holds them is a small object."""
+DIFFERENCES_MIN = 16_384
+"""Fewer differences of a topic (spans and states) never cause a new list. They take some 10 bytes each. With a topic of
+1,000 partitions, 50 passes made versions of 87 kB on average and 162 kB at most, 3 lists, and took 18 ms of CPU time an
+append; with a bound of 256 there were 26 lists, and with 65,536, versions of 505 kB."""
 DIFFERENCES_SHARE = 8
 """A topic gets a new list when its differences are more than this fraction (one in 8) of it."""
 LISTS_BYTES = 64 * 1024 * 1024

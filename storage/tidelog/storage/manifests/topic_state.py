@@ -89,17 +89,13 @@ class TopicState:
 
     @property
     def differences(self) -> int:
-        """How much a version has to store beside the list: segments and states."""
-        return len(self.removed) + len(self.added) + len(self.partitions)
+        """How much a version has to store beside the list: spans of segments, states, and places."""
+        return len(self.removed) + sum(len(segment.spans) for segment in self.added) + len(self.partitions)
 
     @property
     def size(self) -> int:
-        """How much a list would store: segments and states; needs `base`."""
-        return len(self.segments) + len(self.all_partitions)
-
-    def changed_since(self, known: TopicState | None) -> bool:
-        """Whether a version changed the topic since it was `known`. Lists that were read or not make no difference."""
-        return known is None or (known is not self and known._facts != self._facts)
+        """How much the list stores: spans and states; needs `base`."""
+        return len(self._base.columns.partition) + len(self._base.partitions)
 
     def with_segments(self, segments: SegmentList) -> TopicState:
         """The same topic with `segments`, which were made of this state's."""
