@@ -30,7 +30,7 @@ ARCHIVE, EXPIRE = ChangeKind.ARCHIVE, ChangeKind.EXPIRE
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic gets a new list every few versions."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 8)
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 16)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 6)
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 10)
 
 
 async def scene_of(store: ObjectStore) -> CollectScene:
@@ -32,7 +32,7 @@ async def scene_of(store: ObjectStore) -> CollectScene:
     for kind in (*[archive] * 5, ChangeKind.EXPIRE, archive, archive, ChangeKind.MERGE, archive):
         latest = await scene.grow(1, [kind])
     keys = [garbage.key for garbage in latest.garbage]
-    assert (latest.version, len(keys)) == (9, 5), keys
+    assert (latest.version, len(keys)) == (9, 4), keys
     assert any("lists" in key for key in keys)
     return scene
 

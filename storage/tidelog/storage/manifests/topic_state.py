@@ -97,6 +97,10 @@ class TopicState:
         """How much the list stores: spans and states; needs `base`."""
         return len(self._base.columns.partition) + len(self._base.partitions)
 
+    def changed_since(self, known: TopicState | None) -> bool:
+        """Whether a version changed the topic since it was `known`. Lists that were read or not make no difference."""
+        return known is None or (known is not self and known._facts != self._facts)
+
     def with_segments(self, segments: SegmentList) -> TopicState:
         """The same topic with `segments`, which were made of this state's."""
         return replace(self, removed=segments.removed, added=segments.added)
