@@ -24,7 +24,7 @@ KIB, MIB = 1 << 10, 1 << 20
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 T0 = 1_760_000_000_000
 RULES = UpkeepRules(segment_bytes=128 * MIB, segment_ms=7 * DAY_MS)
-MEMORY_BYTES = 1 << 40
+INPUT_BYTES = 1 << 40
 """So much that it bounds nothing."""
 
 
@@ -43,12 +43,12 @@ def topic(segments: Sequence[TopicSegment], *, clean_end: int = 0, stored: int =
     return TopicState("web", next_run, None, base, added=tuple(segments[stored:]), partitions=states)
 
 
-def plan_merge(at: TopicState, rules: UpkeepRules, now_ms: int, memory_bytes: int = MEMORY_BYTES) -> Merge | None:
-    return merge_plan.plan_merge(at, rules, memory_bytes, now_ms)
+def plan_merge(at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES) -> Merge | None:
+    return merge_plan.plan_merge(at, rules, input_bytes, now_ms)
 
 
-def merge_due_at_ms(at: TopicState, rules: UpkeepRules, now_ms: int, memory_bytes: int = MEMORY_BYTES) -> int | None:
-    return merge_plan.merge_due_at_ms(at, rules, memory_bytes, now_ms)
+def merge_due_at_ms(at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES) -> int | None:
+    return merge_plan.merge_due_at_ms(at, rules, input_bytes, now_ms)
 
 
 def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> list[TopicSegment]:
@@ -66,7 +66,7 @@ class Life:
     size_bytes: int
     every_ms: int
     rules: UpkeepRules = RULES
-    memory_bytes: int = MEMORY_BYTES
+    input_bytes: int = INPUT_BYTES
     now_ms: int = T0
     segments: list[TopicSegment] = field(default_factory=list)
     archived_bytes: int = 0
@@ -84,7 +84,7 @@ class Life:
             self.small_max = max(self.small_max, sum(s.level < FINAL_LEVEL for s in self.segments))
 
     def _merge(self) -> None:
-        while merge := plan_merge(topic(self.segments), self.rules, self.now_ms, self.memory_bytes):
+        while merge := plan_merge(topic(self.segments), self.rules, self.now_ms, self.input_bytes):
             inputs = [s for s in self.segments if merge.first_run <= s.run <= merge.last_run]
             self.inputs_max = max(self.inputs_max, len(inputs))
             output = self._output(inputs, merge.level)
@@ -154,7 +154,7 @@ def test_a_rate_that_changes_leaves_few_small_segments_all_the_same() -> None:
 
 def test_with_little_memory_merges_take_few_runs_and_records_are_written_thrice_all_the_same() -> None:
     """Eight inputs of a row group fit: eight times eight passes make a final run."""
-    life = Life(MIB, MINUTE_MS, memory_bytes=128 * MIB)
+    life = Life(MIB, MINUTE_MS, input_bytes=64 * MIB)
     life.run(2_000)
     assert life.inputs_max == 8
     assert life.amplification <= 3
@@ -325,25 +325,25 @@ _segments = st.lists(
     clean=st.integers(0, 80),
     later_ms=st.integers(0, 20 * DAY_MS),
     stored=st.integers(0, 80),
-    memory_bytes=st.sampled_from([1, 128 * MIB, MEMORY_BYTES]),
+    input_bytes=st.sampled_from([1, 64 * MIB, INPUT_BYTES]),
 )
 @settings(max_examples=300, deadline=None)
 def test_a_merge_takes_neighbours_of_lower_levels_and_is_due_exactly_when_planned(
-    parts: list[tuple[int, int, int]], clean: int, later_ms: int, stored: int, memory_bytes: int
+    parts: list[tuple[int, int, int]], clean: int, later_ms: int, stored: int, input_bytes: int
 ) -> None:
     segments = [segment(at, size, level=level, ms=T0 + ms) for at, (size, level, ms) in enumerate(parts)]
     before = topic(segments, clean_end=10 * min(clean, len(segments)), stored=stored)
     now_ms = T0 + later_ms
-    merge, due_at_ms = (decide(before, RULES, now_ms, memory_bytes) for decide in (plan_merge, merge_due_at_ms))
+    merge, due_at_ms = (decide(before, RULES, now_ms, input_bytes) for decide in (plan_merge, merge_due_at_ms))
     assert isinstance(merge, Merge) == (due_at_ms is not None and due_at_ms <= now_ms)
     if not isinstance(merge, Merge):
         if due_at_ms is not None:
-            assert plan_merge(before, RULES, due_at_ms, memory_bytes) is not None
+            assert plan_merge(before, RULES, due_at_ms, input_bytes) is not None
         return
     taken = segments_of_runs(before.segments, merge.first_run, merge.last_run)
     assert taken == segments[merge.first_run : merge.last_run + 1]
     assert len(taken) >= 2 or taken[0].level == 0
     assert max(one.level for one in taken) < merge.level <= FINAL_LEVEL
     assert len({one.run < clean for one in taken}) == 1
-    if memory_bytes == 128 * MIB:
+    if input_bytes == 64 * MIB:
         assert sum(min(one.raw_bytes, 8 * MIB) for one in taken[:-1]) <= 64 * MIB
