@@ -66,10 +66,10 @@ async def test_usage_is_a_value_and_what_was_spent_is_a_difference() -> None:
 @pytest.mark.parametrize(
     ("key", "purpose"),
     [
-        (layout.floor_key(3), Purpose(Kind.WAL)),
-        (layout.segment_key("web", "id", 4, 0, 9, "ab"), Purpose(Kind.SEGMENT, "web")),
-        (layout.manifest_prefix("web", "id", 4) + "x.json", Purpose(Kind.MANIFEST, "web")),
-        (layout.manifest_prefix("web", "id", 4), Purpose(Kind.MANIFEST, "web")),
+        (layout.wal_prefix(3), Purpose(Kind.WAL)),
+        (layout.shard_segment_key("web", "id", 4, "ab"), Purpose(Kind.SEGMENT, "web")),
+        (layout.manifests_prefix(4) + "x.json", Purpose(Kind.MANIFEST)),
+        (layout.list_key(4, "id", "ab"), Purpose(Kind.MANIFEST)),
         ("topics/", Purpose(Kind.SEGMENT)),
         ("meta/1.json", Purpose(Kind.META)),
         ("groups/embedded/1.json", Purpose(Kind.GROUPS)),

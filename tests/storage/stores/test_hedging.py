@@ -12,6 +12,7 @@ from tests.broker.brokers import until
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 
 from tidelog.storage.errors import Conflict, NotFound, TidelogError, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, StoredObject
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.hedging import HEDGED_BYTES_MAX, HEDGES_SAVED_MAX, HedgingObjectStore
@@ -171,13 +172,13 @@ async def test_when_a_create_took_effect_and_hung_its_second_attempt_gets_a_conf
 async def test_a_commit_whose_request_hangs_is_in_the_log_once(
     hanging: HangingStore, hedging: HedgingObjectStore, effect: bool
 ) -> None:
-    writer = WalWriter(Wal(hedging, 0, LightWalCodec()), Runtime(), "writer")
+    writer = WalWriter(Wal(hedging, 0, LightWalCodec(), ShardLog(hedging, 0, Runtime())), Runtime(), "writer")
     await writer.claim()
     header = writer.next_header()
     hanging.hangs, hanging.effect = 1, effect
     async with asyncio.timeout(60):
         await writer.commit(PreparedEntry(header, LightWalCodec().encode(header, NO_RECORDS)))
-    log = Wal(hanging, 0, LightWalCodec())
+    log = Wal(hanging, 0, LightWalCodec(), ShardLog(hanging, 0, Runtime()))
     ids = [(await log.header(info.number)).entry_id async for info in log.entries()]
     assert ids[1:] == [header.entry_id]
     assert hedging.hedges == 1

@@ -51,7 +51,8 @@ OTHER = Purpose(Kind.OTHER)
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Requests by verb, creates among the puts. Fractions occur: a request that several topics share is divided."""
+    """Requests by verb, creates among the puts. A delete of up to 1,000 objects by one request is one delete. Fractions
+    occur: a request that several topics share is divided."""
 
     puts: float = 0.0
     gets: float = 0.0

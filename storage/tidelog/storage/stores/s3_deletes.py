@@ -4,7 +4,6 @@ A DeleteObjects request must carry a hash of its body. botocore sends a CRC32; s
 them, want ``Content-MD5``. So a request carries both, and a server checks the one that it knows.
 
 The answer is 200 even if some keys were not deleted. It lists them with S3's error codes, but without HTTP statuses.
-Amazon bills DeleteObjects as a delete, which is free.
 """
 
 from __future__ import annotations
