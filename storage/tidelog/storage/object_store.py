@@ -9,7 +9,7 @@ Concepts
   others raise `Conflict`.
 - A **version** is an opaque tag of a key's content; `put(if_version=...)` replaces exactly that content. S3's ETags
   follow from the bytes, so the same bytes written again have the same version. A caller that must detect A, B, A puts
-  something unique into the bytes, as the floor of a write-ahead log does with its rising number.
+  something unique into the bytes, as each version of a shard's manifest has the id of its writer.
 - After a write is answered, every later get, head and list shows it (on S3 since December 2020).
 
 Errors, of every call
