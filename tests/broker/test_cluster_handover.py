@@ -14,6 +14,7 @@ from tests.broker.logs import partition_log
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader, OffsetConflict
+from tidelog.storage.layout import MANIFESTS_PREFIX
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -213,7 +214,7 @@ async def test_archiving_ends_with_leadership_and_the_next_leader_continues_with
         a, b = world.brokers["a"], world.brokers["b"]
         await a.create_topic(ANYBODY, "t", 1, {})
         await a.produce(ANYBODY, "t", numbered(0, 50), TO_ZERO)
-        gated.hold("topics/")
+        gated.hold(MANIFESTS_PREFIX)
         archiving = asyncio.create_task(a.archive_now())
         await gated.arrived.wait()
         await world.give(0, "b")
