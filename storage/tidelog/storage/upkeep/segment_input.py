@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -70,7 +71,8 @@ async def read_end(
     needed = footer_bytes(segment.key, data)
     if len(data) < needed <= segment.size_bytes:
         data = await _last_bytes(store, segment, needed)
-    footer = decode_footer(segment.key, SEGMENT_FLAVOR, data, segment.size_bytes)
+    decode = partial(decode_footer, segment.key, SEGMENT_FLAVOR, data, segment.size_bytes)
+    footer = await asyncio.to_thread(decode) if needed > FOOTER_TAIL_BYTES else decode()
     check_header(segment, place, footer)
     if len(data) < segment.size_bytes - footer.rows_end:
         data = await _last_bytes(store, segment, segment.size_bytes - footer.rows_end)
