@@ -37,11 +37,12 @@ ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Between:
-    """``low <= column < high``, of ``offset`` or ``timestamp`` (ms since 1970)."""
+    """``low <= column < high``, of ``offset`` or ``timestamp`` (ms since 1970), in one partition; None: in all."""
 
     column: str
     low: int
     high: int
+    partition: int | None = None
 
     def edges(self) -> tuple[int | datetime, int | datetime]:
         if self.column == "offset":
@@ -92,6 +93,9 @@ class DuckDb:
             if wanted is not None:
                 named["low"], named["high"] = wanted.edges()
                 query += f' WHERE "{wanted.column}" >= $low AND "{wanted.column}" < $high'
+                if wanted.partition is not None:
+                    named["partition"] = wanted.partition
+                    query += " AND partition = $partition"
             return _rows(connection.execute(query, named).to_arrow_table())
 
 
@@ -108,10 +112,12 @@ class Pandas:
             secret_key=archive.secret,
             force_virtual_addressing=False,
         )
-        filters = None
+        filters: list[tuple[str, str, object]] | None = None
         if wanted is not None:
             low, high = wanted.edges()
             filters = [(wanted.column, ">=", low), (wanted.column, "<", high)]
+            if wanted.partition is not None:
+                filters.append(("partition", "==", wanted.partition))
         frame = pd.read_parquet(
             archive.urls(""),
             engine="pyarrow",
@@ -146,6 +152,8 @@ class PlainSpark:
         if wanted is not None:
             low, high = wanted.edges()
             frame = frame.where((f.col(wanted.column) >= f.lit(low)) & (f.col(wanted.column) < f.lit(high)))
+            if wanted.partition is not None:
+                frame = frame.where(f.col("partition") == wanted.partition)
         chosen = frame.select("partition", "offset", f.unix_millis("timestamp").alias("timestamp"), "key", "value")
         return _rows(chosen.toArrow())
 
