@@ -21,6 +21,7 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
+from tidelog.storage.archive import topic_plan
 from tidelog.storage.archive.partition_states import ProducerLimits
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import TopicPartition
@@ -123,6 +124,18 @@ async def test_a_pass_takes_as_many_entries_as_fit_and_one_at_least() -> None:
         floors.append(report.manifest.floor.number)
         await check_logs(scene, store)
     assert floors == [1, 2, 3, 4, 5]
+
+
+async def test_a_pass_takes_as_many_entries_as_may_be_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_plan, "DECODED_BYTES_MAX", 1)
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    floors = []
+    while report := await archiver.run_once(scene.next_seq):
+        floors.append(report.manifest.floor.number)
+    assert floors == [1, 2, 3, 4, 5]
+    await check_logs(scene, store)
 
 
 async def test_many_partitions_share_a_segment() -> None:

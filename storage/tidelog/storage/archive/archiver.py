@@ -37,7 +37,7 @@ from tidelog.storage.archive.archive_damage import ArchiveDamage, StuckPartition
 from tidelog.storage.archive.partition_states import ProducerLimits
 from tidelog.storage.archive.pass_change import PassChange, state_in, states_of
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
-from tidelog.storage.archive.topic_plan import TopicPlan, plan_topics
+from tidelog.storage.archive.topic_plan import TopicPlan, affordable, plan_topics
 from tidelog.storage.archive.wal_cursor import WalCursor
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.losses import past_losses
@@ -121,13 +121,13 @@ class Archiver:
         self._clock = runtime.clock
         self._entropy = runtime.entropy
         self._topic_names = topic_names
-        self._settings = settings or ArchiverSettings()
+        self._settings = settings = settings or ArchiverSettings()
         self._executor = executor
-        self._uploads = ShardUpload(store, runtime, self._settings.grace_s)
+        self._uploads = ShardUpload(store, runtime, settings.grace_s)
         self._floors_seen: list[tuple[int, float]] = []
         self.collected = 0
         self.damage = ArchiveDamage()
-        self._cursor = WalCursor(wal, log, self.damage, self._clock, self._settings.batch_bytes, executor)
+        self._cursor = WalCursor(wal, log, self.damage, self._clock, settings.batch_bytes, executor)
 
     @property
     def floor(self) -> int:
@@ -166,6 +166,7 @@ class Archiver:
         read = await self._cursor.read(end)
         manifest = await self._newest_known()
         entries = [entry for entry in read if entry.header.seq >= manifest.floor.number]
+        entries = entries[: affordable(entries)]
         if not entries:
             return None
         planned = await self._planned(entries, manifest)
@@ -276,7 +277,7 @@ class Archiver:
         return True
 
     async def _newest_known(self) -> ShardManifest:
-        """The newest version, as far as this process knows."""
+        """The newest version that is known."""
         manifest = self._log.known or await self._log.latest()
         self._see_floor(manifest)
         return manifest

@@ -6,7 +6,7 @@ CPU time, so it runs in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.storage.archive.topic_plan import Copy, Rows, TopicPlan
+from tidelog.storage.archive.topic_plan import Copy, Part, Rows, TopicPlan
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
@@ -44,10 +44,12 @@ def assembled(
 ) -> EncodedSegment:
     """The segment of `plan`. Raises `Corrupt`, naming an entry."""
     copier = RowGroupCopier(SEGMENT_FLAVOR)
-    for source, index in _row_groups(plan, entries):
-        copier.add(source, index)
+    raw_bytes: list[int] = []
+    for rows, run in groupby(plan.parts, lambda part: isinstance(part, Rows)):
+        parts = list(run)
+        raw_bytes += _encode(copier, entries, parts) if rows else _copy(copier, entries, parts)
     groups = copier.row_groups
-    spans = _spans(plan, entries)
+    spans = _spans(plan, entries, raw_bytes)
     body = copier.finish(encode_header(place, spans))
     segment = TopicSegment(
         key=place.key(facts.segment_id),
@@ -63,51 +65,51 @@ def assembled(
     return EncodedSegment(plan.topic_id, segment, body)
 
 
-def _row_groups(plan: TopicPlan, entries: Sequence[StoredEntry]) -> Iterator[tuple[CopySource, int]]:
-    """The row groups of the segment in order, each in the object that holds it."""
-    for kind, parts in groupby(plan.parts, type):
-        if kind is Rows:
-            rows = [_rows(entries, part) for part in parts if isinstance(part, Rows)]
-            encoded = encode_parquet(SEGMENT_FLAVOR, pa.concat_tables(rows), b"{}")
-            source = CopySource("rows", SEGMENT_FLAVOR, encoded)
-            yield from ((source, index) for index in range(len(source.groups)))
-        else:
-            for part in parts:
-                assert isinstance(part, Copy)
-                yield from ((entries[part.entry].source, index) for index in range(part.first_group, part.end_group))
+def _copy(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequence[Part]) -> Sequence[int]:
+    """Copy the row groups of `parts`, and return the uncompressed bytes of each part."""
+    raw_bytes = []
+    for part in parts:
+        assert isinstance(part, Copy)
+        source = entries[part.entry].source
+        for index in range(part.first_group, part.end_group):
+            copier.add(source, index)
+        raw_bytes.append(sum(group.raw_bytes for group in source.footer.row_groups[part.first_group : part.end_group]))
+    return raw_bytes
 
 
-def _rows(entries: Sequence[StoredEntry], part: Rows) -> pa.Table:
-    return entries[part.entry].records.slice(part.first_row, part.count)
+def _encode(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequence[Part]) -> Sequence[int]:
+    """Encode the rows of `parts` again, and return the uncompressed bytes of each part."""
+    taken = [part for part in parts if isinstance(part, Rows)]
+    slices = [entries[part.entry].records.slice(part.first_row, part.count) for part in taken]
+    rows = pa.concat_tables(slices).combine_chunks()  # of thousands of slices, a writer is slow
+    source = CopySource("rows", SEGMENT_FLAVOR, encode_parquet(SEGMENT_FLAVOR, rows, b"{}"))
+    for index in range(len(source.groups)):
+        copier.add(source, index)
+    return _bytes_of(rows, [part.count for part in taken])
 
 
-def _spans(plan: TopicPlan, entries: Sequence[StoredEntry]) -> tuple[SegmentSpan, ...]:
-    raw_bytes = _raw_bytes(plan, entries)
+def _bytes_of(rows: pa.Table, counts: Sequence[int]) -> Sequence[int]:
+    """The bytes of keys and values in each stretch of `counts` rows."""
+    lengths: npt.NDArray[np.int64] = np.zeros(rows.num_rows, np.int64)
+    for name in ("key", "value"):
+        lengths += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()
+    return [int(size) for size in np.add.reduceat(lengths, np.cumsum([0, *counts[:-1]]))]
+
+
+def _spans(plan: TopicPlan, entries: Sequence[StoredEntry], raw_bytes: Sequence[int]) -> tuple[SegmentSpan, ...]:
+    """The spans of the segment. The parts of a partition, which have `raw_bytes`, are neighbours and count its
+    records."""
+    ends = np.cumsum([part.records for part in plan.partitions.values()])
+    records = np.cumsum([_records(entries, part) for part in plan.parts])
+    summed: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
+    np.add.at(summed, np.searchsorted(ends, records), raw_bytes)
     return tuple(
-        SegmentSpan(number, part.base_offset, part.next_offset - 1, part.records, raw_bytes[place])
+        SegmentSpan(number, part.base_offset, part.next_offset - 1, part.records, int(summed[place]))
         for place, (number, part) in enumerate(plan.partitions.items())
     )
 
 
-def _raw_bytes(plan: TopicPlan, entries: Sequence[StoredEntry]) -> Sequence[int]:
-    """The uncompressed bytes of each partition, in the order of the plan. The parts of a partition are neighbours, and
-    count its records."""
-    records: list[int] = []
-    sizes: list[int] = []
-    for part in plan.parts:
-        if isinstance(part, Rows):
-            records.append(part.count)
-            sizes.append(_bytes_of(_rows(entries, part)))
-        else:
-            groups = entries[part.entry].source.footer.row_groups[part.first_group : part.end_group]
-            records.append(sum(group.rows for group in groups))
-            sizes.append(sum(group.raw_bytes for group in groups))
-    ends = np.cumsum([part.records for part in plan.partitions.values()])
-    places = np.searchsorted(ends, np.cumsum(records))
-    summed: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
-    np.add.at(summed, places, sizes)
-    return [int(size) for size in summed]
-
-
-def _bytes_of(rows: pa.Table) -> int:
-    return sum(pc.sum(pc.binary_length(rows[name])).as_py() or 0 for name in ("key", "value"))
+def _records(entries: Sequence[StoredEntry], part: Part) -> int:
+    if isinstance(part, Rows):
+        return part.count
+    return sum(group.rows for group in entries[part.entry].source.footer.row_groups[part.first_group : part.end_group])

@@ -24,6 +24,9 @@ from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 COPY_BYTES_MIN = 128 * 1024
+DECODED_BYTES_MAX = 128 * 1024 * 1024
+"""Uncompressed bytes of the entries that a pass decodes. Their rows take twice as much memory while they are encoded
+again. Entries that are only copied do not count."""
 
 
 class PlannedEntry(Protocol):
@@ -130,6 +133,17 @@ def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition,
         if gap:
             gaps[place] = gap
     return PassPlan([_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()], gaps)
+
+
+def affordable(entries: Sequence[PlannedEntry]) -> int:
+    """How many of `entries`, one at least, a pass can take without decoding more than `DECODED_BYTES_MAX`."""
+    decoded_bytes = 0
+    for number, entry in enumerate(entries):
+        if any(piece.groups is None for piece in _pieces(number, entry)):
+            decoded_bytes += sum(entry.group_bytes)
+        if number and decoded_bytes > DECODED_BYTES_MAX:
+            return number
+    return len(entries)
 
 
 def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
