@@ -135,7 +135,7 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
         {"TidelogDamagedObjects"},
     ),
     "nothing is deleted": (
-        {f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(80e9)},
+        {f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(800e9)},
         {"TidelogGarbageStays"},
     ),
     "a member of etcd is down": ({'up{job="etcd",instance="etcd-1:2379"}': always(0)}, {"EtcdMemberDown"}),
