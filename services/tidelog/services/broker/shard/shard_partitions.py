@@ -100,18 +100,9 @@ class ShardPartitions:
         if self._is_newer(manifest):
             self._switch(manifest)
 
-    def unarchived(self) -> int:
-        """How many partitions have records that are in no segment, as far as this broker knows."""
-        loaded = sum(state.high_watermark > state.cold_end for state in self._states.values())
-        return loaded + sum(bool(spans) for spans in self._spans.values())
-
     def topic_created(self, topic: Topic) -> None:
         """This broker has just created the topic, so the manifest has nothing of it and need not be read."""
         self._created_here.add(topic.topic_id)
-
-    def was_created_here(self, topic: Topic) -> bool:
-        """Whether this broker created the topic and has led the shard since."""
-        return topic.topic_id in self._created_here
 
     def deleted(self, topic: Topic) -> None:
         """Drop a topic's partitions. Fetches that wait for their records wake up and fail."""
