@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.storage.bucket.listing import SegmentPage, TopicInShard, TopicName, list_segments, shards_in
+from tidelog.storage.bucket.listing import SegmentPage, TopicFolder, TopicName, list_segments, shards_in
 from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 WEB, SHOP, IDLE = (TopicName(name, f"{at:032x}") for at, name in enumerate(("web", "shop", "idle")))
 COUNTS = {
-    TopicInShard(SHOP, 3): 2,
-    TopicInShard(WEB, 0): 2 * LIST_PAGE_MAX + 7,
-    TopicInShard(WEB, 3): LIST_PAGE_MAX,
-    TopicInShard(WEB, 10_000): 1,
+    TopicFolder(SHOP, 3): 2,
+    TopicFolder(WEB, 0): 2 * LIST_PAGE_MAX + 7,
+    TopicFolder(WEB, 3): LIST_PAGE_MAX,
+    TopicFolder(WEB, 10_000): 1,
 }
 EXPECTED = [
-    TopicInShard(IDLE, 0),
-    TopicInShard(WEB, 2),
-    TopicInShard(WEB, 3),
-    TopicInShard(TopicName("x", "f" * 32), 1),
+    TopicFolder(IDLE, 0),
+    TopicFolder(WEB, 2),
+    TopicFolder(WEB, 3),
+    TopicFolder(TopicName("x", "f" * 32), 1),
 ]
 
 
@@ -64,7 +64,7 @@ async def test_a_walk_continues_after_any_page(store: MemoryObjectStore) -> None
 
 
 async def test_a_topic_whose_rest_was_deleted_meanwhile_still_ends(store: MemoryObjectStore) -> None:
-    place = TopicInShard(WEB, 3)
+    place = TopicFolder(WEB, 3)
     last = shard_segment_key("web", WEB.topic_id, 3, f"{LIST_PAGE_MAX:032x}")
     assert (await pages(store, last))[0] == SegmentPage(place, (), last)
 

@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.journal.group_keys import GroupKeys
 from tidelog.coordinator.groups.journal.journal_entry import SUFFIX
 from tidelog.coordinator.groups.journal.journal_reading import JournalReader
 from tidelog.coordinator.groups.stored import HEADS, decoded_head, group_of, is_offset
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, corrupt, error, stranger
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Seen, error, stranger, unreadable
 from tidelog.storage.bucket.listing import folders, group_journals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import GROUPS_PREFIX, group_snapshots_prefix, groups_prefix, is_own_key, number_of
@@ -49,8 +49,8 @@ class GroupsCheck:
             if self._deep:
                 for finding in await self._altered(reader):
                     yield finding
-        except Corrupt as fault:
-            yield corrupt(fault)
+        except UNREADABLE as fault:
+            yield unreadable(fault)
         snapshots = [number async for number in reader.snapshots.numbers()]
         kept = snapshots[-2] if len(snapshots) > 1 else 0
         async for info in list_all(self._store, groups_prefix(name)):

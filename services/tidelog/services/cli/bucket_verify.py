@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SAVE_EVERY_S = 5.0
 
-DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte, not only listings and footers.")]
+DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte, not only listings and manifests.")]
 ResumeOption = Annotated[
     Path | None,
     typer.Option("--resume", help="Continue from this file if it exists, and keep it up to date.", metavar="FILE"),
@@ -80,6 +80,7 @@ async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int,
             state=file.opened(state) if file else state,
             at_once=requests,
             on_looked=on_looked,
+            runtime=bucket.runtime,
         )
         with Progress("verifying", None, "objects", reads_stdin=False) as bar:
             if bar.shows:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
 
 
 class Severity(Enum):
@@ -48,9 +48,14 @@ def error(key: str, text: str, size_bytes: int = 0) -> Finding:
     return Finding(Severity.ERROR, key, text, size_bytes)
 
 
-def corrupt(fault: Corrupt, size_bytes: int = 0) -> Finding:
-    """The finding about a damaged object."""
-    return error(fault.name, fault.reason, size_bytes)
+UNREADABLE = (Corrupt, NewerFormat)
+
+
+def unreadable(fault: Corrupt | NewerFormat, size_bytes: int = 0, *, harm: str = "") -> Finding:
+    """The finding about an object that is damaged, or that only a later version of Tidelog can check. `harm`: a clause
+    that says what is harmed, and what to do."""
+    key, _, text = str(fault).partition(": ")
+    return error(key, f"{text}: {harm}" if harm else text, size_bytes)
 
 
 def warning(key: str, text: str, size_bytes: int = 0) -> Finding:

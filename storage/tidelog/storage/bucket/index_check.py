@@ -7,9 +7,10 @@ that contradicts the log is an error, because it would mislead a leader.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from tidelog.storage.bucket.finding import Looked, Report, error, warning
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.bucket.finding import UNREADABLE, Looked, Report, Severity, error, unreadable
+from tidelog.storage.errors import NotFound
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal.wal_entry import WalHeader
 from tidelog.storage.wal.wal_index import BLOCK_ENTRIES, IndexedEntry, WalIndex, block_start, decode_block
@@ -58,8 +59,9 @@ class IndexCheck:
             entries = decode_block(key, (await self._store.get(key)).data)
         except NotFound:
             return
-        except Corrupt as fault:
-            await self._report(warning(key, f"{fault.reason}; the log opens without it, only more slowly"))
+        except UNREADABLE as fault:
+            found = unreadable(fault, harm="the log opens without it, only more slowly")
+            await self._report(replace(found, severity=Severity.WARNING))
             return
         foreign = [entry.header.shard for entry in entries if entry.header.shard != self._shard]
         if foreign:

@@ -157,7 +157,7 @@ async def list_partitions(store: ObjectStore, *, from_topic: TopicName | None = 
 
 
 @dataclass(frozen=True, order=True)
-class TopicInShard:
+class TopicFolder:
     """The part of a topic's folder that belongs to one shard."""
 
     name: TopicName
@@ -178,7 +178,7 @@ class SegmentPage:
     """Listed segments of a topic in a shard, ascending by key. It has all of them between `after` and its last one;
     `whole`: and all that follow."""
 
-    place: TopicInShard
+    place: TopicFolder
     infos: tuple[ObjectInfo, ...]
     after: str = ""
     whole: bool = True
@@ -190,7 +190,7 @@ class SegmentPage:
 
 
 async def list_segments(
-    store: ObjectStore, expected: Collection[TopicInShard] = (), *, start_after: str = ""
+    store: ObjectStore, expected: Collection[TopicFolder] = (), *, start_after: str = ""
 ) -> AsyncIterator[SegmentPage | ObjectInfo]:
     """All segments, by topic and shard; between them, each object under ``topics/`` that is no segment. Each of
     `expected` that has no object comes as an empty page. One request per page of the bucket's listing.
@@ -199,7 +199,7 @@ async def list_segments(
     """
     waiting = sorted((place for place in expected if place.end > start_after), key=_prefix, reverse=True)
 
-    def empty(place: TopicInShard) -> SegmentPage:
+    def empty(place: TopicFolder) -> SegmentPage:
         return SegmentPage(place, (), _begun(place, start_after))
 
     async for item in _pages(store, start_after):
@@ -216,7 +216,7 @@ async def _pages(store: ObjectStore, start_after: str) -> AsyncIterator[SegmentP
     infos: list[ObjectInfo] = []
     async for info in list_all(store, TOPICS_PREFIX, start_after=start_after):
         name = shard_segment_name(info.key)
-        place = TopicInShard(TopicName(name.topic, name.topic_id), name.shard) if name else None
+        place = TopicFolder(TopicName(name.topic, name.topic_id), name.shard) if name else None
         if page and (page.place != place or len(infos) == LIST_PAGE_MAX):
             yield replace(page, infos=tuple(infos), whole=page.place != place)
             page = replace(page, after=infos[-1].key) if page.place == place else None
@@ -230,9 +230,9 @@ async def _pages(store: ObjectStore, start_after: str) -> AsyncIterator[SegmentP
         yield replace(page, infos=tuple(infos))
 
 
-def _begun(place: TopicInShard, start_after: str) -> str:
+def _begun(place: TopicFolder, start_after: str) -> str:
     return start_after if start_after.startswith(place.prefix) else ""
 
 
-def _prefix(place: TopicInShard) -> str:
+def _prefix(place: TopicFolder) -> str:
     return place.prefix

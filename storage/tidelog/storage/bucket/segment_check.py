@@ -1,8 +1,7 @@
-"""Checks one segment against its entry in the manifest: by its footer, in one range request; deep, by every byte.
+"""Checks every byte of a segment against its entry in the manifest, for `verify --deep`.
 
-The footer has its own checksum. It states the partition, the number of records and, for each row group, its place in
-the object and its offsets and timestamps. A deep check reads the whole object a few row groups at a time, so memory
-does not grow with its size. It checks the checksum of each row group, the offset of each record, and the sha256 of all
+The object is read a few row groups at a time, so memory does not grow with its size. Checked are the footer and its
+header, the checksum of each row group, the partition and offset of each record against the spans, and the sha256 of all
 bytes, by which the manifest's history names the segment.
 """
 
@@ -11,82 +10,117 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup
-from tidelog.storage.segments.segment_codec import decode_segment_rows, max_offset, min_offset, raw_bytes_of
-from tidelog.storage.upkeep.segment_input import read_footer
+from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup, decode_footer, decode_rows, footer_bytes
+from tidelog.storage.segments.topic_segment import (
+    SEGMENT_FLAVOR,
+    SegmentPlace,
+    check_header,
+    max_timestamp_ms,
+    min_timestamp_ms,
+    order_fault,
+)
 
 SCAN_BYTES = 16 * 1024 * 1024
 """About this many stored bytes of row groups are read and decoded together."""
+TAIL_BYTES = 64 * 1024
+"""The part of an object's end that is read first. Most footers fit."""
 
 
-async def check_segment(store: ObjectStore, segment: Segment, *, deep: bool) -> None:
-    """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NotFound` if it is
-    missing."""
-    footer = await read_footer(store, segment)
-    if fault := footer_fault(segment, footer):
-        raise Corrupt(segment.key, fault)
-    if deep:
-        await _scan(store, segment, footer)
+async def read_footer(store: ObjectStore, key: str) -> Footer:
+    """The footer of a segment: one request, two for a large footer. Raises `NotFound`, `Corrupt`, `NewerFormat`."""
+    stored = await store.get(key, ByteRange(-TAIL_BYTES))
+    needed = footer_bytes(key, stored.data)
+    if len(stored.data) < needed <= stored.info.size:
+        stored = await store.get(key, ByteRange(-needed))
+    return decode_footer(key, SEGMENT_FLAVOR, stored.data, stored.info.size)
 
 
-def footer_fault(segment: Segment, footer: Footer) -> str | None:
-    """Why a sound footer does not belong to the segment that the manifest describes; None if it does."""
+async def check_segment(store: ObjectStore, segment: TopicSegment, place: SegmentPlace) -> None:
+    """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NewerFormat`; `NotFound` if
+    it is missing."""
+    footer = await read_footer(store, segment.key)
+    if footer.object_bytes != segment.size_bytes:
+        raise Corrupt(segment.key, size_text(segment, footer.object_bytes))
+    check_header(segment, place, footer)
     groups = footer.row_groups
-    if (min_offset(groups[0]), max_offset(groups[-1])) != (segment.base_offset, segment.last_offset):
-        return "has other offsets than its manifest says"
-    if any(max_offset(one) >= min_offset(other) for one, other in pairwise(groups)):
-        return "has row groups whose offsets overlap (inv. 4)"
-    times = [group.bounds[1] for group in groups]
-    spanned = min(low for low, _ in times), max(high for _, high in times)
-    if spanned != (segment.min_timestamp_ms, segment.max_timestamp_ms):
-        return "has other timestamps than its manifest says"
-    return None
+    if (min_timestamp_ms(groups), max_timestamp_ms(groups)) != (segment.min_timestamp_ms, segment.max_timestamp_ms):
+        raise Corrupt(segment.key, "it has other timestamps than its manifest says")
+    if await _scanned(store, segment, footer) != segment.sha256:
+        raise Corrupt(segment.key, "it is not the segment that its manifest names: another sha256")
 
 
-@dataclass(frozen=True)
-class _Totals:
-    """The sums over the records read so far."""
-
-    records: int = 0
-    raw_bytes: int = 0
-
-    def plus(self, records: pa.Table) -> _Totals:
-        return _Totals(self.records + records.num_rows, self.raw_bytes + raw_bytes_of(records))
+def size_text(segment: TopicSegment, size_bytes: int) -> str:
+    return f"has {size_bytes} bytes, its manifest says {segment.size_bytes}"
 
 
-async def _scan(store: ObjectStore, segment: Segment, footer: Footer) -> None:
-    digest = hashlib.sha256()
+async def _scanned(store: ObjectStore, segment: TopicSegment, footer: Footer) -> str:
+    """The sha256 of the object, whose records are checked."""
+    digest, order = hashlib.sha256(), RowOrder(segment.key, segment.spans)
     magic = (await store.get(segment.key, ByteRange(0, len(MAGIC)))).data
     if magic != MAGIC:
         raise Corrupt(segment.key, "does not begin as Parquet does")
     digest.update(magic)
-    totals = _Totals()
     for groups in scan_groups(footer):
         start, end = groups[0].start, groups[-1].end
         data = (await store.get(segment.key, ByteRange(start, end - start))).data
-        totals = await asyncio.to_thread(_decoded, segment.key, footer, groups, data, digest, totals)
-    rest = footer.row_groups[-1].end  # indexes and the footer
-    digest.update((await store.get(segment.key, ByteRange(rest))).data)
-    found = replace(segment, records=totals.records, raw_bytes=totals.raw_bytes, sha256=digest.hexdigest())
-    if found.sha256 != segment.sha256:
-        raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
-    if found != segment:
-        raise Corrupt(segment.key, "has other totals than its manifest says")
+        await asyncio.to_thread(_take, segment.key, footer, groups, data, digest, order)
+    digest.update((await store.get(segment.key, ByteRange(footer.rows_end))).data)  # indexes and the footer
+    order.end()
+    return digest.hexdigest()
 
 
-def _decoded(
-    key: str, footer: Footer, groups: Sequence[RowGroup], data: bytes, digest: hashlib._Hash, totals: _Totals
-) -> _Totals:
+def _take(
+    key: str, footer: Footer, groups: Sequence[RowGroup], data: bytes, digest: hashlib._Hash, order: RowOrder
+) -> None:
     digest.update(data)
-    return totals.plus(decode_segment_rows(key, footer, groups, memoryview(data)))
+    order.take(decode_rows(key, SEGMENT_FLAVOR, footer, groups, memoryview(data)))
+
+
+class RowOrder:
+    """Whether rows, taken in parts, are those that `spans` describe."""
+
+    def __init__(self, key: str, spans: Sequence[SegmentSpan]) -> None:
+        self._key = key
+        self._spans = spans
+        self._at = 0  # the span of the next row
+        self._row = 0  # the row in that span
+        self._last_offset = -1  # the offset of the row before it in that span
+
+    def take(self, records: pa.Table) -> None:
+        """The next rows. Raises `Corrupt`."""
+        offsets = records["offset"].to_numpy()
+        parts: list[SegmentSpan] = []
+        row = 0
+        while row < records.num_rows:
+            if self._at == len(self._spans):
+                raise Corrupt(self._key, "it has more rows than its manifest says")
+            span = self._spans[self._at]
+            count = min(records.num_rows - row, span.records - self._row)
+            parts.append(self._part(span, int(offsets[row]), int(offsets[row + count - 1]), count))
+            row += count
+        if fault := order_fault(parts, records):
+            raise Corrupt(self._key, fault)
+
+    def end(self) -> None:
+        """All rows were taken. Raises `Corrupt`."""
+        if self._at != len(self._spans):
+            raise Corrupt(self._key, "it has fewer rows than its manifest says")
+
+    def _part(self, span: SegmentSpan, first: int, last: int, count: int) -> SegmentSpan:
+        """The next `count` rows of `span`, which begin and end at these offsets, if they may."""
+        begins, ends = self._row == 0, self._row + count == span.records
+        wrong = first != span.base_offset if begins else first <= self._last_offset
+        if wrong or (ends and last != span.last_offset):
+            raise Corrupt(self._key, f"its records of partition {span.partition} are not those of its span")
+        self._row, self._last_offset = (0, -1) if ends else (self._row + count, last)
+        self._at += ends
+        return SegmentSpan(span.partition, first, last, count, 0)
 
 
 def scan_groups(footer: Footer) -> Iterator[Sequence[RowGroup]]:

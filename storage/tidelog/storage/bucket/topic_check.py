@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from tidelog.storage.bucket.finding import Finding, Report, Seen, Severity, error, warning
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Report, Seen, Severity, error, warning
 from tidelog.storage.bucket.known_topics import JournalView, TopicKnowledge, journal_view
-from tidelog.storage.bucket.partition_check import beyond_end
+from tidelog.storage.bucket.segments_check import records_beyond
+from tidelog.storage.bucket.shard_look import ShardLook
 from tidelog.storage.bucket.verify_state import Suspicion, WalkState
 from tidelog.storage.bucket.wal_check import Stretch, check_wals
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import TopicPartition, topic_prefix
-from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
 
 _UNKNOWN = "that the journal does not know: it lost entries, or belongs to another bucket"
 
@@ -26,8 +27,9 @@ _UNKNOWN = "that the journal does not know: it lost entries, or belongs to anoth
 class TopicCheck:
     """Accompanies one walk. Without `topics`, no topic counts as deleted, and nothing is compared with the journal."""
 
-    def __init__(self, store: ObjectStore, topics: TopicKnowledge | None) -> None:
+    def __init__(self, store: ObjectStore, runtime: Runtime, topics: TopicKnowledge | None) -> None:
         self._store = store
+        self._runtime = runtime
         self._topics = topics
 
     def unless_deleted(self, topic_id: str, report: Report) -> Report:
@@ -57,7 +59,7 @@ class TopicCheck:
         """None if there is no journal to ask, or it cannot be read, which the journal's own check reports."""
         try:
             return await journal_view(self._topics, topic_ids) if self._topics else None
-        except (Corrupt, NotFound):
+        except (*UNREADABLE, NotFound):
             return None
 
     async def _is_deleted(self, topic_id: str) -> bool:
@@ -68,25 +70,25 @@ class TopicCheck:
         """Judge orphans that seemed to hold more than their log: read the logs again, then the manifests."""
         if not suspects:
             return
-        wal = await check_wals(self._store, _ignore)
+        wal = await check_wals(self._store, self._runtime, _ignore)
         for suspect in suspects:
-            place, key = suspect.place, suspect.finding.key
-            log = ManifestLog(self._store, suspect.topic, place)
+            name, shard, key = suspect.folder.name, suspect.folder.shard, suspect.finding.key
+            look = ShardLook(self._store, shard, self._runtime)
             try:
-                manifest = await log.latest()
-                await self._store.head(key)
-            except (Corrupt, NotFound):
+                state = await look.topic(name.topic_id)
+                if state and state.segments.named(key):
+                    continue
+                beyond = await records_beyond(self._store, key, state, wal.stretches)
+            except (*UNREADABLE, NotFound):
                 continue  # reported already; or deleted, so it was no orphan
-            if key in {segment.key for segment in manifest.segments}:
-                continue
-            lost = beyond_end(key, manifest, wal.stretches.get(place)) and not await self._is_deleted(place.topic_id)
-            text = (
-                f"holds records beyond the end of {suspect.topic}-{place.partition} according to "
-                f"{log.key(manifest.version)} and the WAL: the manifest that named it is lost (inv. 5)"
-                if manifest.version >= 0
-                else f"holds records of {suspect.topic}-{place.partition}, whose manifests are lost (inv. 5)"
-            )
-            await report(replace(suspect.finding, severity=Severity.ERROR, text=text) if lost else suspect.finding)
+            if beyond and not await self._is_deleted(name.topic_id):
+                text = (
+                    f"holds records of {name.topic} beyond its end according to {look.key} and the WAL: the manifest "
+                    "that named it is lost (inv. 5)"
+                )
+                await report(replace(suspect.finding, severity=Severity.ERROR, text=text))
+            else:
+                await report(suspect.finding)
 
 
 async def _ignore(_seen: Seen) -> None:
@@ -94,12 +96,12 @@ async def _ignore(_seen: Seen) -> None:
 
 
 def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | None, *, met: bool) -> Iterator[Finding]:
-    """The findings about a partition's records in the WAL. `met`: the partition has objects under ``topics/``, and was
-    compared with them. A partition without any must begin at offset 0, unless its topic was deleted."""
+    """The findings about a partition's records in the WAL. `met`: it was compared with a manifest. A partition that no
+    manifest has must begin at offset 0, unless its topic was deleted."""
     if view is not None and view.is_deleted(place.topic_id):
         return
     topic = view.topics.get(place.topic_id) if view is not None else None
-    begins = f"begins at offset {stretch.base_offset} of {place.topic_id}/{place.partition}, which has no manifest"
+    begins = f"begins at offset {stretch.base_offset} of {place.topic_id}/{place.partition}, which no manifest has"
     late = stretch.base_offset > 0 and not met
     if topic is None:
         if late:

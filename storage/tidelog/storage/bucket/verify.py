@@ -5,43 +5,64 @@
         print(finding.severity.value, finding.key, finding.text)
     print(verification.summary)
 
-Shallow: listings, the header of every WAL entry, every newest manifest, the footer of every segment. Deep: every byte.
+Shallow: the listing of all segments against the manifests, the header of every WAL entry, every stored version, the
+newest block of the history, every list of a topic. Deep: every byte, and the whole history.
 
 Brokers may run at the same time, because of the order. Write-ahead logs are read first and manifests second: records
 that are archived in between are in the manifests read later, so no gap appears that is none (inv. 5). The journals are
 read last; that of topics knows a topic before the topic's first object exists. A suspicious object is looked at again
 before it is reported.
 
-At most `at_once` requests run at a time. Memory is bounded by the listings and manifests of a few partitions, and by
-the content of the write-ahead logs.
+At most `at_once` requests run at a time. In memory are the newest version of each shard, the lists of topics with
+`segments_walk.LISTED_AT_ONCE` segments together (or of a single larger topic), some pages of the listing, and the
+content of the write-ahead logs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 
 from tidelog.storage.bucket.copy import decode_copy_mark
-from tidelog.storage.bucket.finding import Finding, Looked, Report, Seen, Summary, corrupt, error, stranger
+from tidelog.storage.bucket.finding import (
+    UNREADABLE,
+    Finding,
+    Looked,
+    Report,
+    Seen,
+    Summary,
+    error,
+    stranger,
+    unreadable,
+)
 from tidelog.storage.bucket.known_topics import TopicKnowledge
-from tidelog.storage.bucket.listing import Listed, PartitionListing, folders, list_partitions
-from tidelog.storage.bucket.partition_check import PartitionCheck, WalSide
+from tidelog.storage.bucket.listing import TopicFolder, folders, shards_in
+from tidelog.storage.bucket.manifest_check import ManifestCheck
+from tidelog.storage.bucket.segments_check import SegmentsCheck, TopicLook
+from tidelog.storage.bucket.segments_walk import SegmentsWalk
+from tidelog.storage.bucket.shard_look import ShardLook, ShardLooks
 from tidelog.storage.bucket.topic_check import TopicCheck
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, check_wals
-from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.in_flight import WeightedSemaphore, in_order
-from tidelog.storage.layout import COPY_KEY, GROUPS_PREFIX, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
-from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, WalContent, check_wals
+from tidelog.storage.errors import NotFound
+from tidelog.storage.in_flight import WeightedSemaphore
+from tidelog.storage.layout import (
+    COPY_KEY,
+    GROUPS_PREFIX,
+    MANIFESTS_PREFIX,
+    META_PREFIX,
+    STAGING_PREFIX,
+    TOPICS_PREFIX,
+    WAL_PREFIX,
+)
+from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
+from tidelog.storage.runtime import Runtime
 
 AT_ONCE = 32
-PARTITIONS_AT_ONCE = 16
-LISTED_AT_ONCE = 50_000
-"""Listed segments of the partitions in progress, unless a single partition has more."""
 PENDING_FINDINGS_MAX = 1_000
-_DONE = 2**63 - 1
-_OWN_FOLDERS = (GROUPS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX)
+_OWN_FOLDERS = (GROUPS_PREFIX, MANIFESTS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX)
 
 JournalCheck = Callable[[], AsyncIterator[Seen]]
 
@@ -62,19 +83,22 @@ class BucketVerification:
         state: WalkState | None = None,
         at_once: int = AT_ONCE,
         on_looked: Callable[[], None] = lambda: None,
+        runtime: Runtime | None = None,
     ) -> None:
         self._store = store
         self._deep = deep
-        self._topics = TopicCheck(store, topics)
+        self._runtime = runtime or Runtime()
+        self._topics = TopicCheck(store, self._runtime, topics)
         self._journals = [check for check in (groups, journal) if check is not None]
         self._at_once = at_once
         self._on_looked = on_looked
         self._pending: asyncio.Queue[Finding] = asyncio.Queue(PENDING_FINDINGS_MAX)
-        self._listed = WeightedSemaphore(LISTED_AT_ONCE)
+        self._looks = ShardLooks(store, self._runtime)
         self._requests = WeightedSemaphore(min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once)
         self.state = state or WalkState(store.url, deep)
         self._known = set(self.state.findings)
         self._wal = self.state.wal
+        self._wal_of: Mapping[str, WalContent] = {}
 
     @property
     def summary(self) -> Summary:
@@ -102,9 +126,12 @@ class BucketVerification:
     async def _walk(self) -> None:
         if not self.state.wal_done:
             await check_top_level(self._store, self._report)
-            self._wal = await check_wals(self._store, self._report, deep=self._deep, at_once=self._at_once)
+            self._wal = await check_wals(
+                self._store, self._runtime, self._report, deep=self._deep, at_once=self._at_once
+            )
             self.state.finish_wal(self._wal)
-        await self._walk_topics()
+        await self._check_manifests()
+        await self._check_segments()
         await self._topics.close(self.state, self._wal.stretches, self._report)
         for check in self._journals:
             async for seen in check():
@@ -120,58 +147,40 @@ class BucketVerification:
         self.state.summary = self.state.summary.after(seen)
         self._on_looked()
 
-    async def _walk_topics(self) -> None:
-        listed = list_partitions(self._store, from_topic=self.state.topic)
-        async for item, _ in in_order(self._in_bounds(listed), self._look, at_once=PARTITIONS_AT_ONCE):
-            if isinstance(item, PartitionListing):
-                self._finished(item)
+    async def _check_manifests(self) -> None:
+        shards = {stretch.shard for stretch in self._wal.stretches.values()}
+        shards |= {shard async for shard in shards_in(self._store)}
+        async for name, first in folders(self._store, MANIFESTS_PREFIX):
+            if not re.fullmatch(r"\d{4,}/", name):
+                await self._report(stranger(f"{MANIFESTS_PREFIX}{name}", first.size))
+        for shard in sorted(shards):
+            look = self._looks(shard)
+            if shard in self.state.shards:
+                await look.refresh()
+            else:
+                await ManifestCheck(self._store, look, self._report).run(deep=self._deep)
+                self.state.shards.add(shard)
 
-    async def _in_bounds(self, listed: AsyncIterator[Listed]) -> AsyncIterator[Listed]:
-        """Wait with the listing while too many listed segments are not checked yet."""
-        async for item in listed:
-            if isinstance(item, PartitionListing):
-                async with self._listed.take(len(item.segments)):
-                    pass
-            yield item
+    async def _check_segments(self) -> None:
+        self._wal_of = self._wal.by_topic()
+        walk = SegmentsWalk(self._store, self._looks, self._wal_of, self._segments_check, self._begun)
+        async with aclosing(walk.pages(self.state.after, self._stranger)) as pages:
+            async for page, suspicious in pages:
+                self.state.suspects += [Suspicion(page.place, finding) for finding in suspicious]
+                self.state.after = page.end
 
-    async def _look(self, item: Listed) -> None:
-        if isinstance(item, PartitionListing):
-            async with self._listed.take(len(item.segments)):
-                await self._look_at_partition(item)
-        else:
-            await self._report(stranger(item.key, item.size))
+    def _segments_check(self, folder: TopicFolder, look: ShardLook) -> SegmentsCheck:
+        report = self._topics.unless_deleted(folder.name.topic_id, self._report)
+        return SegmentsCheck(self._store, look, folder, report, deep=self._deep, requests=self._requests)
 
-    async def _look_at_partition(self, listing: PartitionListing) -> None:
-        group, place = _group(listing), listing.place
-        if self._was_looked_at(listing, group):
-            return
-        self.state.see(listing.name, place, in_wal=place in self._wal.stretches)
-        check = PartitionCheck(
-            self._store,
-            Place(listing.name.topic, place),
-            self._topics.unless_deleted(place.topic_id, self._report),
-            deep=self._deep,
-            requests=self._requests,
-            reached=lambda offset: self.state.reached.__setitem__(group, offset),
-        )
-        wal = WalSide(self._wal.stretches.get(place), self._wal.below.get(place))
-        suspicious = await check.run(listing, wal, self.state.reached.get(group, 0))
-        self.state.suspects += [Suspicion(listing.name.topic, place, finding) for finding in suspicious]
-        self.state.reached[group] = _DONE
+    def _begun(self, folder: TopicFolder, found: TopicLook | None) -> None:
+        states = found.state.all_partitions if found and found.state else {}
+        self.state.see(folder, max(states, default=-1))
+        if found and found.state and (wal := self._wal_of.get(folder.name.topic_id)):
+            self.state.met |= {place for place, stretch in wal.stretches.items() if stretch.shard == folder.shard}
 
-    def _was_looked_at(self, listing: PartitionListing, group: str) -> bool:
-        done = listing.name == self.state.topic and listing.partition in self.state.done
-        return done or self.state.reached.get(group) == _DONE
-
-    def _finished(self, listing: PartitionListing) -> None:
-        if listing.name != self.state.topic:
-            self.state.topic, self.state.done = listing.name, set()
-        self.state.done.add(listing.partition)
-        self.state.reached.pop(_group(listing), None)
-
-
-def _group(listing: PartitionListing) -> str:
-    return f"{listing.name.prefix}{listing.partition}"
+    async def _stranger(self, info: ObjectInfo) -> None:
+        await self._report(stranger(info.key, info.size))
 
 
 async def check_top_level(store: ObjectStore, report: Report) -> None:
@@ -193,8 +202,8 @@ async def _check_copy_mark(store: ObjectStore, report: Report) -> None:
         mark = decode_copy_mark(stored.data)
     except NotFound:
         return
-    except Corrupt as fault:
-        await report(corrupt(fault))
+    except UNREADABLE as fault:
+        await report(unreadable(fault))
         return
     if not mark.whole:
         await report(error(COPY_KEY, f"marks an unfinished copy of {mark.source}: run `tidelog bucket copy` again"))

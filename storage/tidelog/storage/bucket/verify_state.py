@@ -11,39 +11,37 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tidelog.storage.bucket.finding import Finding, Summary
-from tidelog.storage.bucket.listing import TopicName
+from tidelog.storage.bucket.listing import TopicFolder
 from tidelog.storage.bucket.wal_check import Stretch, WalContent
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
 
-STATE_FORMAT_VERSION = 1
+STATE_FORMAT_VERSION = 2
 FINDINGS_MAX = 10_000
 """This many findings are kept, to be reported again after an interruption; later ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A finding about a partition that can be judged only after the write-ahead logs were read again."""
+    """A finding about a segment that can be judged only after the write-ahead logs were read again."""
 
-    topic: str
-    place: TopicPartition
+    folder: TopicFolder
     finding: Finding
 
 
 @dataclass
 class WalkState:
-    """`topic` is the topic in progress, and `done` its finished partitions. `reached` maps each partition in progress
-    to the offset below which it is checked. `seen` maps topic ids to names (two names of one id are a fault) and their
-    highest partition. `met` are the partitions of the write-ahead logs that also have objects under ``topics/``."""
+    """`shards`: those whose manifest was checked. `after`: the segments up to this key were checked, "" for none.
+    `seen` maps topic ids to names (two names of one id are a fault) and their highest partition, -1 for none. `met` are
+    the partitions of the write-ahead logs that were compared with a manifest."""
 
     store: str
     deep: bool
     wal_done: bool = False
     stretches: list[tuple[TopicPartition, Stretch]] = field(default_factory=list)
     below: list[tuple[TopicPartition, Stretch]] = field(default_factory=list)
-    topic: TopicName | None = None
-    done: set[int] = field(default_factory=set)
-    reached: dict[str, int] = field(default_factory=dict)
+    shards: set[int] = field(default_factory=set)
+    after: str = ""
     seen: dict[str, dict[str, int]] = field(default_factory=dict)
     met: set[TopicPartition] = field(default_factory=set)
     suspects: list[Suspicion] = field(default_factory=list)
@@ -59,12 +57,10 @@ class WalkState:
         self.stretches, self.below = list(content.stretches.items()), list(content.below.items())
         self.wal_done = True
 
-    def see(self, name: TopicName, place: TopicPartition, *, in_wal: bool) -> None:
-        """Note that the partition has objects under ``topics/``."""
-        names = self.seen.setdefault(name.topic_id, {})
-        names[name.topic] = max(place.partition, names.get(name.topic, 0))
-        if in_wal:
-            self.met.add(place)
+    def see(self, folder: TopicFolder, highest: int) -> None:
+        """Note that the topic has objects or a manifest in the shard, and partitions up to `highest`."""
+        names = self.seen.setdefault(folder.name.topic_id, {})
+        names[folder.name.topic] = max(highest, names.get(folder.name.topic, -1))
 
 
 def encode_state(state: WalkState) -> bytes:

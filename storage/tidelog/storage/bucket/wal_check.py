@@ -2,7 +2,8 @@
 
 `check_wals` checks all logs, `WalCheck` one of them: entries from the floor on have no gap, epochs never decrease (inv.
 3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both return
-which offsets of each partition the logs hold, for the check of the manifests.
+which offsets of each partition the logs hold, for the check of the manifests. If the manifest that has the floor cannot
+be read, which its own check reports, the log is checked from its first entry on.
 
 A broker may run at the same time. If an entry vanishes during the check, the floor is read again to see whether it has
 passed the entry. Entries below the floor wait for their deletion (inv. 6).
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tidelog.storage.bucket.finding import Finding, Looked, Report, corrupt, error, stranger
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Report, error, stranger, unreadable
 from tidelog.storage.bucket.index_check import IndexCheck
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.errors import Corrupt, NewerFormat, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import WAL_PREFIX, TopicPartition, floor_key
+from tidelog.storage.layout import WAL_PREFIX, TopicPartition
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal.floor import BEGINNING
+from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, WalHeader
 
@@ -47,8 +52,19 @@ class WalContent:
     stretches: dict[TopicPartition, Stretch] = field(default_factory=dict)
     below: dict[TopicPartition, Stretch] = field(default_factory=dict)
 
+    def by_topic(self) -> dict[str, WalContent]:
+        """The same for each topic by itself."""
+        topics: dict[str, WalContent] = defaultdict(WalContent)
+        for place, stretch in self.stretches.items():
+            topics[place.topic_id].stretches[place] = stretch
+        for place, stretch in self.below.items():
+            topics[place.topic_id].below[place] = stretch
+        return topics
 
-async def check_wals(store: ObjectStore, report: Report, *, deep: bool = False, at_once: int = 16) -> WalContent:
+
+async def check_wals(
+    store: ObjectStore, runtime: Runtime, report: Report, *, deep: bool = False, at_once: int = 16
+) -> WalContent:
     """Check all write-ahead logs. Raises `Unavailable`."""
     shards, content = set(), WalContent()
     async for info in list_all(store, WAL_PREFIX):
@@ -58,7 +74,7 @@ async def check_wals(store: ObjectStore, report: Report, *, deep: bool = False, 
         else:
             shards.add(shard)
     for shard in sorted(shards):
-        wal = Wal(store, shard, ParquetWalCodec())
+        wal = Wal(store, shard, ParquetWalCodec(), ShardLog(store, shard, runtime, lists_bytes=0))
         found = await WalCheck(wal, IndexCheck(store, shard, report), report, deep=deep, at_once=at_once).run()
         for place in found.stretches.keys() & content.stretches.keys():
             text = f"holds {place.topic_id}/{place.partition}, which lives in another shard"
@@ -69,8 +85,8 @@ async def check_wals(store: ObjectStore, report: Report, *, deep: bool = False, 
 
 
 def shard_of(key: str) -> int | None:
-    """The shard of which `key` names an entry, the floor or an index block; None for any other key."""
-    found = re.fullmatch(r"wal/(\d{4,})/(_floor|(_index/)?\d{20}\.parquet)", key)
+    """The shard of which `key` names an entry or an index block; None for any other key."""
+    found = re.fullmatch(r"wal/(\d{4,})/(_index/)?\d{20}\.parquet", key)
     return int(found[1]) if found else None
 
 
@@ -85,7 +101,7 @@ async def read_header(wal: Wal, number: int, *, whole: bool) -> WalHeader | Corr
         return fault
 
 
-_Answer = WalHeader | Corrupt | NotFound
+_Answer = WalHeader | Corrupt | NewerFormat | NotFound
 
 
 class WalCheck:
@@ -97,39 +113,46 @@ class WalCheck:
         self._report = report
         self._deep = deep
         self._at_once = min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once
-        self._floor = Floor()
+        self._floor = BEGINNING
         self._epoch = 0
         self._content = WalContent()
 
     async def run(self) -> WalContent:
         """Raises `Unavailable`."""
-        try:
-            self._floor = await self._wal.floor()
-        except Corrupt as fault:
-            await self._report(corrupt(fault))
-            return self._content
-        if self._floor.version is not None:
-            await self._report(Looked(0))
-        self._epoch = self._floor.epoch
-        expected = self._floor.number
+        expected = await self._begin()
         async for entry, answer in in_order(self._wal.entries(), self._read, at_once=self._at_once):
             if entry.number < self._floor.number:
                 self._note_below(answer)
                 await self._report(Looked(entry.size_bytes, waiting=True))
                 continue
-            if entry.number != expected and not await self._was_truncated(expected):
+            if expected is not None and entry.number != expected and not await self._was_truncated(expected):
                 await self._report(self._gap(expected, entry.number))
             expected = entry.number + 1
             await self._check_entry(entry, answer)
             await self._report(Looked(entry.size_bytes))
-        await self._index.check_rest(self._floor.number, expected, self._is_missing)
+        await self._index.check_rest(self._floor.number, expected or 0, self._is_missing)
         return self._content
 
+    async def _begin(self) -> int | None:
+        """The number of the first entry that must exist; None if the floor cannot be read."""
+        try:
+            self._floor = await self._wal.floor()
+        except (*UNREADABLE, NotFound):
+            return None
+        self._epoch = self._floor.epoch
+        return self._floor.number
+
     async def _read(self, entry: EntryInfo) -> _Answer:
-        return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
+        try:
+            return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
+        except NewerFormat as later:
+            return later
 
     async def _was_truncated(self, number: int) -> bool:
-        return (await self._wal.floor()).number > number
+        try:
+            return (await self._wal.floor()).number > number
+        except (*UNREADABLE, NotFound):
+            return False
 
     async def _is_missing(self, number: int) -> bool:
         """Whether an entry that the index names is lost."""
@@ -137,15 +160,15 @@ class WalCheck:
         return isinstance(answer, NotFound) and not await self._was_truncated(number)
 
     def _gap(self, first: int, end: int) -> Finding:
-        if self._floor.version is None and first == 0:
-            text = f"is missing, or entries 0 to {end - 1} are: a log without a floor begins with entry 0"
-            return error(floor_key(self._wal.shard), text)
-        return error(self._wal.key(first), f"is missing, with all up to entry {end - 1} (inv. 6)")
+        text = f"is missing, with all up to entry {end - 1} (inv. 6)"
+        if first == 0:
+            text += ": without a manifest, a log begins with entry 0"
+        return error(self._wal.key(first), text)
 
     async def _check_entry(self, entry: EntryInfo, answer: _Answer) -> None:
         key = self._wal.key(entry.number)
-        if isinstance(answer, Corrupt):
-            await self._report(corrupt(answer, entry.size_bytes))
+        if isinstance(answer, UNREADABLE):
+            await self._report(unreadable(answer, entry.size_bytes))
         elif isinstance(answer, WalHeader):
             for text in (*self._epoch_faults(answer), *self._span_faults(key, answer)):
                 await self._report(error(key, text, entry.size_bytes))
