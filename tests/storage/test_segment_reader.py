@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from tests.storage.topic_segments import made_segment, span_in
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.manifests.segment_list import FoundSpan
+from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_format import RowGroup, decode_footer
 from tidelog.storage.records import RECORD_SCHEMA
@@ -249,16 +251,53 @@ async def test_the_first_offset_at_a_time_is_found_among_neighbours_that_are_lat
         assert await reader.find_offset_by_timestamp(spans[number], offsets[-1] * 1_000 + 1) is None
 
 
-async def test_neighbours_in_a_row_group_are_read_from_the_same_bytes() -> None:
-    noise = random.Random(1)
-    tables = {number: record_table(range(500), [(None, noise.randbytes(1_000), None)] * 500) for number in range(10)}
-    made = made_segment(tables, ends=[5_000])
+async def neighbours(count: int, records: int) -> tuple[CountingObjectStore, TopicSegment, dict[int, pa.Table]]:
+    """A segment of partitions that share one row group, and their records, which do not compress."""
+    noise, numbers = random.Random(1), range(records)
+    tables = {
+        number: record_table(numbers, [(None, noise.randbytes(1_000), None) for _ in numbers])
+        for number in range(count)
+    }
+    made = made_segment(tables, ends=[count * records])
     store = CountingObjectStore(MemoryObjectStore())
     await store.create(made.segment.key, made.body)
+    return store, made.segment, tables
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one after the other", "at once"])
+async def test_neighbours_in_a_row_group_cost_one_request(at_once: bool) -> None:
+    store, segment, tables = await neighbours(10, 500)
     reader = SegmentReader(store)
-    for number, table in tables.items():
-        assert (await reader.read(span_in(made.segment, number), 0)).equals(table)
-    assert store.usage().requests() == 2, "the footer and one row group"
+    if at_once:
+        found = await asyncio.gather(*(reader.read(span_in(segment, number), 0) for number in tables))
+    else:
+        found = [await reader.read(span_in(segment, number), 0) for number in tables]
+    assert all(records.equals(table) for records, table in zip(found, tables.values(), strict=True))
+    assert store.usage().requests(Verb.GET) == 2, "the footer and one row group"
+
+
+async def test_a_row_group_is_decoded_whole_only_for_a_second_partition_of_it() -> None:
+    store, segment, tables = await neighbours(10, 500)
+    reader = SegmentReader(store)
+    for offset in (0, 100, 200):
+        await reader.read(span_in(segment, 4), offset, records_max=1)
+    assert not reader.decoded
+    for offset in (0, 321):
+        records = await reader.read(span_in(segment, 5), offset, records_max=1)
+        assert records.equals(tables[5].slice(offset, records.num_rows))
+    assert len(reader.decoded) == 1
+    true = span_in(segment, 5)
+    with pytest.raises(Corrupt, match="another partition"):
+        await reader.read(replace(true, first_row=true.first_row + 1), 0)
+
+
+async def test_a_few_records_do_not_keep_the_memory_of_their_row_group() -> None:
+    store, segment, _ = await neighbours(100, 80)
+    reader = SegmentReader(store)
+    for number in (3, 4, 5):
+        records = await reader.read(span_in(segment, number), 0)
+        assert records.num_rows == 80
+        assert records.get_total_buffer_size() < 2 * records.nbytes
 
 
 async def test_a_replay_of_one_of_a_thousand_partitions_reads_its_own_bytes_and_at_most_two_shared_row_groups() -> None:

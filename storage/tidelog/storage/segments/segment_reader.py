@@ -9,8 +9,11 @@ which row groups are needed.
 
 The fetched range is at least a row group, because the columns of one record are spread over it. Only the wanted part is
 decoded: a few records take a page of values, and the rows of other partitions are left out (`segment_slice`). A row
-group that a small read fetched is kept for a while as it is stored: the next read is usually in it too, and so are
-reads of the other partitions that share it.
+group that a small read fetched is kept for a while as it is stored, because the next read is usually in it too.
+
+Small partitions share row groups, and a consumer of a whole topic reads them one after the other. So when a second
+partition is read in a row group that is still in memory, the whole row group is decoded and kept, and its other
+partitions are cut out of it. That costs as much as four small reads.
 
 Everything is checked (`parquet_format`). Decoding runs in a thread.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -31,9 +35,17 @@ from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer, footer_bytes
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span, offset_by_timestamp
+from tidelog.storage.segments.segment_slice import (
+    StoredGroups,
+    Wanted,
+    cut_span,
+    decode_group,
+    decode_span,
+    offset_by_timestamp,
+)
 from tidelog.storage.segments.span_groups import SpanGroup, groups_since, plan_groups
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, check_header
+from tidelog.storage.single_flight import SingleFlight
 
 FOOTER_CACHE_BYTES = 32 * 1024 * 1024
 FOOTER_TAIL_BYTES = 64 * 1024
@@ -43,6 +55,14 @@ SPAN_TAIL_BYTES = 48
 READ_BYTES_MAX = 16 * 1024 * 1024
 READ_RECORDS_MAX = 2**63 - 1
 ROW_GROUP_CACHE_BYTES = 8 * 1024 * 1024
+DECODED_CACHE_BYTES = 24 * 1024 * 1024
+"""Decoded row groups that partitions share: two of the usual size."""
+READ_BY_MAX = 1_000
+"""Row groups whose last reader is remembered."""
+
+
+_Place: TypeAlias = tuple[str, int]
+"""A row group: the key of its segment, and its number."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +107,11 @@ class SegmentReader:
         self._store = store
         # Segments never change, so neither cache goes stale.
         self.footers: LRUCache[str, Footer] = LRUCache(footer_cache_bytes, _stored_bytes)
-        self.row_groups: LRUCache[tuple[str, int], memoryview] = LRUCache(ROW_GROUP_CACHE_BYTES, len)
+        self.row_groups: LRUCache[_Place, memoryview] = LRUCache(ROW_GROUP_CACHE_BYTES, len)
+        self.decoded: LRUCache[_Place, pa.Table] = LRUCache(DECODED_CACHE_BYTES, _decoded_bytes)
+        self._read_by: LRUCache[_Place, int] = LRUCache(READ_BY_MAX)
+        self._tails: SingleFlight[str, SegmentTail] = SingleFlight()
+        self._gets: SingleFlight[_Place, memoryview] = SingleFlight()
 
     async def read(
         self, found: FoundSpan, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
@@ -100,9 +124,7 @@ class SegmentReader:
         wanted = Wanted(found.span.partition, offset, bytes_max, records_max)
         first_group = 0
         while groups := plan_groups(tail.footer, found, offset, bytes_max, records_max, first_group):
-            keep = len(groups) == 1 and (groups[0].shared or wanted.is_part_of(groups[0]))
-            stored = await self._stored(found.segment, tail, groups, keep=keep)
-            records = await asyncio.to_thread(decode_span, stored, groups, wanted)
+            records = await self._records(found.segment, tail, groups, wanted)
             if records.num_rows:
                 return records
             first_group = groups[-1].group.index + 1  # compaction removed the records from `offset` on in this one
@@ -129,10 +151,39 @@ class SegmentReader:
                     return first
         return None
 
+    async def _records(
+        self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup], wanted: Wanted
+    ) -> pa.Table:
+        only = groups[0] if len(groups) == 1 else None
+        if only and only.shared:
+            rows = await self._shared_rows(segment, tail, only, wanted.partition)
+            if rows is not None:
+                return await asyncio.to_thread(cut_span, segment.key, rows, only, wanted)
+        keep = only is not None and (only.shared or wanted.is_part_of(only))
+        stored = await self._stored(segment, tail, groups, keep=keep)
+        return await asyncio.to_thread(decode_span, stored, groups, wanted)
+
+    async def _shared_rows(
+        self, segment: TopicSegment, tail: SegmentTail, each: SpanGroup, partition: int
+    ) -> pa.Table | None:
+        """All rows of a row group, if another partition of it was read lately."""
+        place = (segment.key, each.group.index)
+        last, self._read_by[place] = self._read_by.get(place, partition), partition
+        rows = self.decoded.get(place)
+        if rows is not None:
+            return rows
+        if last == partition or place not in self.row_groups:
+            return None
+        stored = await self._stored(segment, tail, (each,), keep=True)
+        rows = await asyncio.to_thread(decode_group, stored, each)
+        if rows.nbytes <= self.decoded.maxsize:
+            self.decoded[place] = rows
+        return rows
+
     async def _tail(self, segment: TopicSegment) -> SegmentTail:
         if footer := self.footers.get(segment.key):
             return SegmentTail(footer, b"")
-        tail = await read_tail(self._store, segment)
+        tail = await self._tails.run(segment.key, lambda: read_tail(self._store, segment))
         if _stored_bytes(tail.footer) <= self.footers.maxsize:
             self.footers[segment.key] = tail.footer
         return tail
@@ -141,20 +192,25 @@ class SegmentReader:
         self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool
     ) -> StoredGroups:
         """The bytes of `groups`, which are neighbours. `keep`: also for the next read."""
-        data = await self._bytes(segment, tail, groups)
-        if keep and len(data) <= self.row_groups.maxsize:
-            self.row_groups[segment.key, groups[0].group.index] = data
+        place = (segment.key, groups[0].group.index)
+        kept = self.row_groups.get(place) if len(groups) == 1 else None
+        if kept is None and keep:
+            kept = await self._gets.run(place, lambda: self._bytes(segment, tail, groups))
+            if len(kept) <= self.row_groups.maxsize:
+                self.row_groups[place] = kept
+        data = await self._bytes(segment, tail, groups) if kept is None else kept
         return StoredGroups(segment.key, tail.footer, data, groups[0].group.start)
 
     async def _bytes(self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup]) -> memoryview:
-        kept = self.row_groups.get((segment.key, groups[0].group.index))
-        if kept is not None and len(groups) == 1:
-            return kept
         start, end = groups[0].group.start, groups[-1].group.end
         at_hand = segment.size_bytes - len(tail.data)
         if start >= at_hand:
             return memoryview(bytes(memoryview(tail.data)[start - at_hand : end - at_hand]))
         return memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
+
+
+def _decoded_bytes(rows: pa.Table) -> int:
+    return rows.nbytes
 
 
 def _stored_bytes(footer: Footer) -> int:

@@ -29,6 +29,9 @@ _FIRST_LEAVES = {"key": 3, "headers": 5}
 """The columns that may be all null, with their numbers among Parquet's columns."""
 _PLACE_IN_TIME = ("offset", "timestamp")
 
+KEPT_PART = 2
+"""Records that take less than this fraction (one in 2) of the memory that they refer to are copied."""
+
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
@@ -71,10 +74,20 @@ def decode_span(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wante
             tables += [_decode_slice(stored, each, wanted) for each in some]
         else:
             tables.append(_decode_whole(stored, tuple(some), wanted))
-    records = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-    if records.num_rows and not _ascends(records):
-        raise Corrupt(stored.key, "its offsets are not ascending within a partition")
-    return records
+    return _whole(stored.key, tables[0] if len(tables) == 1 else pa.concat_tables(tables))
+
+
+def decode_group(stored: StoredGroups, each: SpanGroup) -> pa.Table:
+    """All rows (`STORED_SCHEMA`) of a row group, for `cut_span`. Raises `Corrupt`."""
+    return decode_rows(stored.key, SEGMENT_FLAVOR, stored.footer, [each.group], stored.of((each,)))
+
+
+def cut_span(key: str, rows: pa.Table, each: SpanGroup, wanted: Wanted) -> pa.Table:
+    """The records (`RECORD_SCHEMA`) of a span from `wanted.offset` on, of all `rows` of a row group. Raises
+    `Corrupt`."""
+    mine = _checked(key, rows.slice(each.first_row, each.rows), (each,), wanted)
+    with parsing(key):
+        return _whole(key, _as_records(mine.slice(_row_of(mine, wanted.offset)), {}))
 
 
 def offset_by_timestamp(stored: StoredGroups, each: SpanGroup, wanted: Wanted, timestamp_ms: int) -> int | None:
@@ -140,17 +153,32 @@ def _decode_columns(
     footer, data = stored.footer, stored.of(groups)
     whole = decode_rows(stored.key, SEGMENT_FLAVOR, footer, [each.group for each in groups], data, read)
     rows = whole.slice(groups[0].first_row, sum(each.rows for each in groups))
+    return _checked(stored.key, rows, groups, wanted)
+
+
+def _checked(key: str, rows: pa.Table, groups: Sequence[SpanGroup], wanted: Wanted) -> pa.Table:
+    """`rows` of `groups` without their partitions, which are checked, and so are the limits of their offsets."""
     bounds = [partition_bounds(each.group) for each in groups if not each.shared]
-    if shared:
+    if "partition" in rows.column_names:
         ends = pc.min_max(rows["partition"])
         bounds.append((ends["min"].as_py(), ends["max"].as_py()))
         rows = rows.drop_columns(["partition"])
     if any(each != (wanted.partition, wanted.partition) for each in bounds):
-        raise Corrupt(stored.key, f"has records of another partition where its manifest has {wanted.partition}")
+        raise Corrupt(key, f"has records of another partition where its manifest has {wanted.partition}")
     first, last = rows["offset"][0].as_py(), rows["offset"][-1].as_py()
     if first < groups[0].base_offset or last > groups[-1].last_offset:
-        raise Corrupt(stored.key, f"has offsets {first} to {last}, which its manifest or its statistics exclude")
+        raise Corrupt(key, f"has offsets {first} to {last}, which its manifest or its statistics exclude")
     return rows
+
+
+def _whole(key: str, records: pa.Table) -> pa.Table:
+    """`records`, whose order is checked. A few of many are copied, because they would keep the memory of all."""
+    offsets = records["offset"].to_numpy()
+    if not bool(np.all(offsets[1:] > offsets[:-1])):
+        raise Corrupt(key, "its offsets are not ascending within a partition")
+    if records.get_total_buffer_size() <= KEPT_PART * records.nbytes:
+        return records
+    return records.take(np.arange(records.num_rows))
 
 
 def _as_records(rows: pa.Table, others: Mapping[str, Column]) -> pa.Table:
@@ -159,11 +187,6 @@ def _as_records(rows: pa.Table, others: Mapping[str, Column]) -> pa.Table:
     columns = {**dict(zip(rows.column_names, rows.columns, strict=True)), **others}
     columns["timestamp"] = columns["timestamp"].cast(TIMESTAMP)
     return pa.Table.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
-
-
-def _ascends(records: pa.Table) -> bool:
-    offsets = records["offset"].to_numpy()
-    return bool(np.all(offsets[1:] > offsets[:-1]))
 
 
 def _absent_columns(footer: Footer, each: SpanGroup, data: memoryview) -> frozenset[str]:
