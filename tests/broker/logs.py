@@ -30,7 +30,7 @@ async def partition_log(
 ) -> PartitionLog:
     """The log of one partition, which has fewer segments than fill a page."""
     page = await broker.topic_log(context, topic, TopicLogRequest(partitions=(partition,), fresh=fresh))
-    ends, found = page.partition(partition), list(page.spans(partition))
+    ends, found = page.partition(partition), page.spans().get(partition, ())
     return PartitionLog(
         partition,
         ends.log_start_offset,

@@ -74,7 +74,7 @@ def test_one_page_has_every_segment_once_with_its_spans_and_rows() -> None:
     assert (first.records, first.partitions, first.shard) == (12, 3, 0)
     ends = page.partition(4)
     assert (ends.shard, ends.manifest_version, ends.cold_end, ends.clean_end, ends.high_watermark) == (1, 7, 60, 3, 65)
-    spans = [span for _, span in page.spans(4)]
+    spans = [span for _, span in page.spans()[4]]
     assert all(one.last_offset + 1 == following.base_offset for one, following in pairwise(spans))
     assert (spans[0].base_offset, spans[-1].last_offset) == (0, 59)
 
@@ -119,7 +119,7 @@ def test_spans_below_the_log_start_are_left_out_and_the_segment_says_that_it_hol
     started = {**topic.partitions, 3: ColdState(10, RUNS * 4)}
     of[0] = replace(of[0], topics={ID: replace(topic, partitions=started)})
     [page] = ask(TopicLogRequest(shard=0), of)
-    assert next(span.base_offset for _, span in page.spans(3)) == 8
+    assert next(span.base_offset for _, span in page.spans()[3]) == 8
     assert [(len(each.spans), each.partitions) for each in page.segments][:3] == [(2, 3), (2, 3), (3, 3)]
 
 

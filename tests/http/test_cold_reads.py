@@ -40,7 +40,7 @@ async def test_a_fetch_gives_the_same_for_cold_and_hot_records(
 ) -> None:
     before = (await client.get(f"{P0}/records")).json()["records"]
     log = await archived(live, 3)
-    [(segment, span)] = log.spans(0)
+    [(segment, span)] = log.spans()[0]
     assert (span.base_offset, span.last_offset, span.records) == (0, 2, 3)
     assert log.store == f"file://{tmp_path}"
     rows = pq.read_table(tmp_path / segment.key, columns=["partition", "offset"]).slice(span.first_row, span.records)

@@ -169,7 +169,7 @@ async def test_positions_and_the_log_are_the_leaders(
     asked = TopicLogRequest(partitions=(0,), shard=shard)
     log = await peers.topic_log(ANYBODY, leader, "web", asked)
     assert log == await listening.broker.topic_log(ANYBODY.not_forwarded(), "web", asked)
-    assert [(span.base_offset, span.last_offset) for _, span in log.spans(0)] == [(0, 2)]
+    assert [(span.base_offset, span.last_offset) for _, span in log.spans()[0]] == [(0, 2)]
 
 
 async def test_a_fetch_waits_at_the_leader(peers: HttpPeers, leader: Leader, listening: ListeningBroker) -> None:

@@ -41,11 +41,10 @@ class ColdReader:
         with Admin(broker) as admin:
             self._partitions = [found for found in admin.topic(topic).partitions if found.cold_end > 0]
             log = admin.topic_log(topic)
-        held = {found.partition: [segment for segment, _ in log.spans(found.partition)] for found in self._partitions}
+        held = {number: [segment for segment, _ in spans] for number, spans in log.spans().items()}
         self._times = {
             partition: (min(s.min_timestamp for s in segments), max(s.max_timestamp for s in segments))
             for partition, segments in held.items()
-            if segments
         }
         self._partitions = [found for found in self._partitions if found.partition in self._times]
 

@@ -10,7 +10,8 @@ takes several pages. `joined` puts pages together. Times are in ms since 1970 UT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -79,10 +80,13 @@ class TopicLogDescription(msgspec.Struct, frozen=True, omit_defaults=True):
                 return found
         raise KeyError(f"{self.topic}-{number}")
 
-    def spans(self, partition: int) -> Iterator[tuple[SegmentDescription, SpanDescription]]:
-        """The spans of a partition, by offset."""
-        found = [(segment, span) for segment in self.segments for span in segment.spans if span.partition == partition]
-        return iter(sorted(found, key=lambda pair: pair[1].base_offset))
+    def spans(self) -> Mapping[int, Sequence[tuple[SegmentDescription, SpanDescription]]]:
+        """The spans of each partition that has any, by offset, and the segments that hold them."""
+        found: defaultdict[int, list[tuple[SegmentDescription, SpanDescription]]] = defaultdict(list)
+        for segment in self.segments:
+            for span in segment.spans:
+                found[span.partition].append((segment, span))
+        return {number: sorted(spans, key=lambda pair: pair[1].base_offset) for number, spans in sorted(found.items())}
 
 
 class TopicLogRequest(msgspec.Struct, frozen=True, omit_defaults=True):

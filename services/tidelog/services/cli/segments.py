@@ -68,8 +68,8 @@ def _print_segments(log: TopicLogDescription) -> None:
 def _print_spans(log: TopicLogDescription) -> None:
     columns = ("partition", "first", "last", "records", "level", "key")
     rows = [
-        (found.partition, span.base_offset, span.last_offset, span.records, segment.level, segment.key)
-        for found in log.partitions
-        for segment, span in log.spans(found.partition)
+        (partition, span.base_offset, span.last_offset, span.records, segment.level, segment.key)
+        for partition, found in log.spans().items()
+        for segment, span in found
     ]
     print_table(columns, rows)

@@ -15,7 +15,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
-from tidelog.services.broker.read.topic_log import described_shard, partitions_in, place_of, version_with_list
+from tidelog.services.broker.read.topic_log import partitions_in, place_of, shard_page, version_with_list
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -83,14 +83,14 @@ class LocalReads:
         states = {number: (await self.state_of(topic, number))[1] for number in numbers}
         log = leader.partitions.log
         if place is not None and place.version is not None:
-            return described_shard(topic, await version_with_list(log, place.version, topic), request)
+            return await shard_page(topic, await version_with_list(log, place.version, topic), request)
         if request.fresh and states:
             await self._shards.prove_leading(leader)
             with self._shards.reading(leader):
                 await leader.partitions.refresh(next(iter(states.values())))
         manifest = await log.with_lists(leader.partitions.manifest or await log.newest(), [topic.topic_id])
         ends = {number: state.high_watermark for number, state in states.items()}
-        return described_shard(topic, manifest, request, ends)
+        return await shard_page(topic, manifest, request, ends)
 
     async def state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
         return await self.state_of(await self._topics.known(name, partition), partition)

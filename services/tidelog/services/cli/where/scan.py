@@ -10,7 +10,7 @@ import numpy as np
 
 from tidelog.services.cli.where.bounds import HIGHEST, Range, Span, TimedSpan, bounds_of, ranges
 from tidelog.services.cli.where.selection import Selection
-from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
+from tidelog.wire.topic_log import SegmentDescription, SpanDescription, TopicLogRequest
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, Batch, Consumer, TopicPartition
@@ -29,7 +29,7 @@ class Scan:
     follow: bool
     on_read: Callable[[int], None] = lambda _: None
     _open: dict[TopicPartition, list[Range]] = field(init=False)
-    _logs: dict[str, TopicLogDescription] = field(init=False, default_factory=dict)
+    _spans_of: dict[str, dict[int, Sequence[TimedSpan]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._bounds, self._ends = bounds_of(self.selection.expression), dict(self.consumer.end_offsets())
@@ -105,9 +105,11 @@ class Scan:
 
     def _spans(self, topic: str, partition: int) -> Sequence[TimedSpan]:
         """The archived spans of a partition. All partitions of its topic are asked for together, once."""
-        if topic not in self._logs:
-            self._logs[topic] = self.admin.topic_log(topic, TopicLogRequest(fresh=False))
-        return [
-            TimedSpan(span.last_offset, Span(segment.min_timestamp, segment.max_timestamp))
-            for segment, span in self._logs[topic].spans(partition)
-        ]
+        if topic not in self._spans_of:
+            log = self.admin.topic_log(topic, TopicLogRequest(fresh=False))
+            self._spans_of[topic] = {number: _timed(spans) for number, spans in log.spans().items()}
+        return self._spans_of[topic].get(partition, ())
+
+
+def _timed(spans: Sequence[tuple[SegmentDescription, SpanDescription]]) -> Sequence[TimedSpan]:
+    return [TimedSpan(span.last_offset, Span(segment.min_timestamp, segment.max_timestamp)) for segment, span in spans]
