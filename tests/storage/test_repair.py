@@ -38,6 +38,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal.wal_tail import find_tail
 
 Lost = Mapping[TopicPartition, Sequence[int]]
 
@@ -255,6 +256,26 @@ async def test_a_lost_list_of_a_topic_that_changed_since_is_planned_again(lists:
     with pytest.raises(Conflict, match="changed since"):
         await bucket.repair().apply(plan)
     await bucket.check({})
+
+
+async def test_a_damaged_newest_version_is_made_again_of_the_lists_of_the_one_before_it(lists: None) -> None:
+    bucket = await Damaged().filled(archived=2)
+    await bucket.collect_log()
+    await flip(bucket.store, bucket.scene.log.key(1))
+    await bucket.repaired()
+    bucket.scene.next_seq = (await find_tail(bucket.scene.wal)).next_seq
+    assert bucket.scene.next_seq == 4, "no entry is left, so the log goes on at the floor of that version"
+    await bucket.check({})
+
+
+async def test_where_these_lists_were_collected_a_damaged_newest_version_is_for_a_person(lists: None) -> None:
+    bucket = await Damaged().filled(archived=2)
+    newest = await bucket.scene.log.latest()
+    await bucket.store.delete_many([each.key for each in newest.garbage])
+    key = bucket.scene.log.key(1)
+    await flip(bucket.store, key)
+    plan = await bucket.repair().plan()
+    assert (bool(plan), {finding.key for finding in plan.unsolved}) == (False, {key})
 
 
 # ---- what a repair refuses
