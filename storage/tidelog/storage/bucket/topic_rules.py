@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidelog.storage.manifests.losses import losses_fault, lost_between, past_losses
-from tidelog.storage.manifests.segment_list import Ints, SegmentColumns
+from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState
 
