@@ -12,6 +12,8 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, offsets_of
+from tests.storage.record_tables import record_table
+from tests.storage.topic_segments import made_segment, span_in
 
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -121,6 +123,21 @@ async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
     for offset in range(0, RECORDS, 1_700):
         await pieces.read(bucket.found, offset, pieces.piece_bytes, READ_RECORDS_MAX)
         assert 0 < pieces.held_bytes <= PIECES_BYTES
+
+
+async def test_pieces_of_many_small_partitions_are_kept_within_their_bound_and_found() -> None:
+    tables = {number: record_table(range(5)) for number in range(300)}
+    made, store = made_segment(tables), MemoryObjectStore()
+    await store.create(made.segment.key, made.body)
+    pieces, bytes_max = SegmentPieces(SegmentReader(store), asyncio.Semaphore(4), 200_000), 200_000
+    for number in tables:
+        await pieces.read(span_in(made.segment, number), 0, 1 << 20, READ_RECORDS_MAX)
+        assert pieces.held_bytes <= bytes_max
+    found = {number: pieces.in_memory(span_in(made.segment, number), 3) for number in tables}
+    kept = [number for number, records in found.items() if records is not None]
+    assert kept == list(range(300 - len(kept), 300))
+    assert 20 < len(kept) < 50, "a piece takes 4 KiB beside its records"
+    assert all(records.equals(tables[0].slice(3)) for records in found.values() if records is not None)
 
 
 class HeldStore(CountingObjectStore):

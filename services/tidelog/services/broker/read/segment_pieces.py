@@ -28,6 +28,9 @@ ROW_GROUP_BYTES_MIN = ROW_GROUP_RAW_BYTES * 5 // 4
 PIECES = 3
 """Pieces of a replay: the one being sent and two ahead."""
 
+PIECE_OVERHEAD_BYTES = 4 * 1024
+"""Memory of a piece beside its records."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,24 +40,48 @@ _Place = tuple[str, int, int]
 
 @dataclass(eq=False)
 class _Piece:
-    """The records ``[offset, next_offset)`` of `partition` in the segment `key`. `requested`: a fetch has used it;
-    otherwise it was read ahead. The cache maps it to its records, so a scan over the keys does not change what was used
-    last."""
+    """The records ``[offset, next_offset)`` of `partition` in the segment `key`."""
 
     key: str
     partition: int
     offset: int
     next_offset: int
-    size_bytes: int
-    requested: bool = False
 
-    @property
-    def place(self) -> _Place:
-        return self.key, self.partition, self.offset
+
+class _PieceCache(LRUCache[_Piece, pa.Table]):
+    """Maps pieces to their records. A span's pieces are found without a walk over all pieces, of which there are
+    thousands if partitions are small. `ahead`: the pieces that were read ahead and no fetch has requested yet."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max, getsizeof=_size_bytes)
+        self.ahead: dict[_Piece, int] = {}
+        self._of_span: dict[tuple[str, int], list[_Piece]] = {}
+
+    def find(self, key: str, partition: int, offset: int) -> _Piece | None:
+        """The piece that contains `offset`."""
+        pieces = self._of_span.get((key, partition), ())
+        return next((piece for piece in pieces if piece.offset <= offset < piece.next_offset), None)
+
+    def keep(self, piece: _Piece, records: pa.Table) -> None:
+        """Add `piece`, or replace the one that begins at the same offset."""
+        pieces = self._of_span.get((piece.key, piece.partition), ())
+        if former := next((each for each in pieces if each.offset == piece.offset), None):
+            del self[former]
+        self[piece] = records
+        self.ahead[piece] = _size_bytes(records)
+        self._of_span.setdefault((piece.key, piece.partition), []).append(piece)
+
+    def __delitem__(self, piece: _Piece) -> None:
+        super().__delitem__(piece)
+        self.ahead.pop(piece, None)
+        pieces = self._of_span[piece.key, piece.partition]
+        pieces.remove(piece)
+        if not pieces:
+            del self._of_span[piece.key, piece.partition]
 
 
 def _size_bytes(records: pa.Table) -> int:
-    return records.nbytes
+    return records.nbytes + PIECE_OVERHEAD_BYTES
 
 
 class SegmentPieces:
@@ -64,7 +91,7 @@ class SegmentPieces:
         self._reader = reader
         self._reads = reads
         self._bytes_max = bytes_max
-        self._pieces: LRUCache[_Piece, pa.Table] = LRUCache(bytes_max, getsizeof=_size_bytes)
+        self._pieces = _PieceCache(bytes_max)
         self._flights: SingleFlight[_Place, pa.Table] = SingleFlight()
         self._ahead: set[asyncio.Task[None]] = set()
 
@@ -84,10 +111,10 @@ class SegmentPieces:
 
     def in_memory(self, found: FoundSpan, offset: int) -> pa.Table | None:
         """Records of the span from `offset` on, if a piece in memory contains it."""
-        piece = self._find(found, offset)
+        piece = self._pieces.find(*_place(found, offset))
         if piece is None:
             return None
-        piece.requested = True
+        self._pieces.ahead.pop(piece, None)
         records = self._pieces[piece]
         return records.slice(_row_at(records, offset))
 
@@ -96,14 +123,14 @@ class SegmentPieces:
         `Unavailable`, `Corrupt`."""
         place = _place(found, offset)
         records = await self._flights.run(place, lambda: self._read(found, offset, bytes_max, records_max))
-        if piece := self._find(found, offset):
-            piece.requested = True
+        if piece := self._pieces.find(*place):
+            self._pieces.ahead.pop(piece, None)
         return records
 
     def read_ahead(self, found: FoundSpan, offset: int) -> int | None:
         """Start to read the piece at `offset`, unless it is in memory or under way, or all parallel reads are in use.
         Returns where it ends, None if that is not known."""
-        if piece := self._find(found, offset):
+        if piece := self._pieces.find(*_place(found, offset)):
             self._pieces.get(piece)  # counts as a use
         elif not (self._flights.running(_place(found, offset)) or self._reads.locked()):
             reading = asyncio.create_task(self._read_ahead(found, offset))
@@ -113,7 +140,7 @@ class SegmentPieces:
 
     def has_room(self) -> bool:
         """Whether another row group fits beside those that are read ahead and were not requested yet."""
-        ahead_bytes = sum(piece.size_bytes for piece in self._pieces if not piece.requested)
+        ahead_bytes = sum(self._pieces.ahead.values())
         return ahead_bytes + (len(self._ahead) + 1) * ROW_GROUP_BYTES_MIN <= self._bytes_max
 
     async def first_at(self, found: FoundSpan, timestamp_ms: int, offset: int) -> int | None:
@@ -131,22 +158,10 @@ class SegmentPieces:
     async def _read(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> pa.Table:
         async with self._reads:
             records = await self._reader.read(found, offset, bytes_max=bytes_max, records_max=records_max)
-        if records.num_rows and records.nbytes <= self._bytes_max:
+        if records.num_rows and _size_bytes(records) <= self._bytes_max:
             next_offset = records.column("offset")[-1].as_py() + 1
-            self._keep(_Piece(*_place(found, offset), next_offset, records.nbytes), records)
+            self._pieces.keep(_Piece(*_place(found, offset), next_offset), records)
         return records
-
-    def _keep(self, piece: _Piece, records: pa.Table) -> None:
-        for older in [known for known in self._pieces if known.place == piece.place]:
-            del self._pieces[older]
-        self._pieces[piece] = records
-
-    def _find(self, found: FoundSpan, offset: int) -> _Piece | None:
-        key, partition, _ = _place(found, offset)
-        for piece in self._pieces:
-            if (piece.key, piece.partition) == (key, partition) and piece.offset <= offset < piece.next_offset:
-                return piece
-        return None
 
 
 def _place(found: FoundSpan, offset: int) -> _Place:
