@@ -26,13 +26,14 @@ from benchmarks.loads.http_socket import HttpSocket, get
 from benchmarks.loads.prebuilt import ARROW
 from tidelog.client import Admin
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.partition_view import view_of
+from tidelog.storage.manifests.segment_list import FoundSpan
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.parquet.parquet_format import RowGroup
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.segment_codec import max_offset, min_offset
 from tidelog.storage.segments.segment_reader import SegmentReader
+from tidelog.storage.segments.span_groups import SpanGroup, span_groups
 from tidelog.storage.stores.opening import open_store
 
 RECORDS = 100
@@ -42,24 +43,33 @@ RECORDS = 100
 class Place:
     """A record to look up, and the row group that holds it."""
 
-    segment: Segment
-    group: RowGroup
+    found: FoundSpan
+    part: SpanGroup
     offset: int = 0
 
+    @property
+    def key(self) -> str:
+        return self.found.segment.key
+
+    @property
+    def group(self) -> RowGroup:
+        return self.part.group
+
     def elsewhere(self, draw: random.Random) -> Place:
-        return replace(self, offset=draw.randint(min_offset(self.group), max_offset(self.group)))
+        return replace(self, offset=draw.randint(self.part.base_offset, self.part.last_offset))
 
 
-async def places(store: ObjectStore, topic: str, topic_id: str) -> list[Place]:
-    """One for each row group."""
-    manifest = await ManifestLog(store, topic, TopicPartition(topic_id, 0)).latest()
-    reader, found = SegmentReader(store), []
-    for segment in manifest.segments:
-        await reader.read(segment, segment.base_offset, records_max=1)
-        footer = reader.footers.get(segment.key)
+async def places(store: ObjectStore, topic_id: str, shard: int) -> list[Place]:
+    """One for each row group of partition 0."""
+    log = ShardLog(store, shard, Runtime())
+    view = view_of(await log.with_lists(await log.latest(), (topic_id,)), TopicPartition(topic_id, 0))
+    reader, made = SegmentReader(store), []
+    for found in view.spans():
+        await reader.read(found, found.span.base_offset, records_max=1)
+        footer = reader.footers.get(found.segment.key)
         assert footer is not None
-        found += [Place(segment, group) for group in footer.row_groups]
-    return found
+        made += [Place(found, part) for part in span_groups(footer, found)]
+    return made
 
 
 class Lookups:
@@ -78,31 +88,31 @@ class Lookups:
 
     async def raw(self, place: Place) -> None:
         start, end = place.group.start, place.group.end
-        stored = await self._store.get(place.segment.key, ByteRange(start, end - start))
+        stored = await self._store.get(place.key, ByteRange(start, end - start))
         assert len(stored.data) == end - start
 
     async def boto3(self, place: Place) -> None:
         start, end = place.group.start, place.group.end
-        key = f"{self._prefix}/{place.segment.key}"
+        key = f"{self._prefix}/{place.key}"
         answer = self._boto3.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={start}-{end - 1}")
         assert len(answer["Body"].read()) == end - start
 
     async def socket(self, place: Place) -> None:
         """The minimum for a client: a socket, and a request that was signed beforehand."""
         start, end = place.group.start, place.group.end
-        path = self._signed[place.segment.key]
+        path = self._signed[place.key]
         request = f"GET {path} HTTP/1.1\r\nHost: {self._endpoint.partition('//')[2]}\r\nRange: bytes={start}-{end - 1}"
         assert len(self._minio.exchange(f"{request}\r\n\r\n".encode()).body) == end - start
 
     def sign(self, chosen: Sequence[Place]) -> None:
         """Prepare the requests that `socket` sends."""
         for place in chosen:
-            params = {"Bucket": self._bucket, "Key": f"{self._prefix}/{place.segment.key}"}
+            params = {"Bucket": self._bucket, "Key": f"{self._prefix}/{place.key}"}
             url = self._boto3.generate_presigned_url("get_object", Params=params, ExpiresIn=3_600)
-            self._signed[place.segment.key] = url.removeprefix(self._endpoint)
+            self._signed[place.key] = url.removeprefix(self._endpoint)
 
     async def reader(self, place: Place) -> None:
-        records = await self._reader.read(place.segment, place.offset, records_max=RECORDS)
+        records = await self._reader.read(place.found, place.offset, records_max=RECORDS)
         assert records["offset"][0].as_py() == place.offset
 
     def broker_gets(self) -> int:
@@ -121,8 +131,8 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     draw = random.Random(7)
     store = open_store(options.store, runtime=Runtime())
     with Admin(f"http://127.0.0.1:{options.port}", deadline_s=60) as admin:
-        topic_id = admin.topic(options.topic).topic_id
-    chosen = await places(store, options.topic, topic_id)
+        topic = admin.topic(options.topic)
+    chosen = await places(store, topic.topic_id, topic.partitions[0].shard)
     draw.shuffle(chosen)
     lookups = Lookups(store, options.port, options.topic)
     lookups.sign(chosen)

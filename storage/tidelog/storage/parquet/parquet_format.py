@@ -4,7 +4,7 @@ Any reader sees a Parquet file (columns of `records.RECORD_SCHEMA`, page checksu
 key-value metadata are Tidelog's:
 
 - ``tidelog.format``: kind and version, such as ``wal/2``. An unknown one is refused.
-- ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
+- ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `topic_segment`).
 - ``tidelog.checksums``: CRC32s of eight hexadecimal digits each: of the footer, of each row group, and of the indexes
   (of pages, bloom filters) if there are any.
 
