@@ -1,19 +1,24 @@
-"""The truncator of the simulation: archives entries, raises the floor, deletes after the grace.
+"""The truncator of the simulation: archives entries and raises the floor by one version of the manifest, deletes after
+the grace.
 
-The order is fixed: manifest first, floor second, deletion last. Each step may be the last one before a crash. Two
-archivers may run at once; one of their manifests wins.
+It is the product's protocol (`archive.archiver`) with the product's manifest, over segments that list batches: begin
+from the version that is known, read entries from its floor on, upload, append the next version. Two archivers may run
+at once; one of their versions wins.
 """
 
 from __future__ import annotations
 
 from tests.simulation.batches import Placed, placed_in
-from tests.simulation.cold import Cold, cold_log, encode_cold, latest_cold
+from tests.simulation.cold import ColdReader, archived, encode_segment, segment_of
 from tests.simulation.truth import SHARD
 
 from tidelog.storage.errors import Conflict, NotFound, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.floor import Floor
+from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
 
 GRACE_S = 0.5
@@ -27,8 +32,10 @@ class Archiver:
     """One process that archives and truncates."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, codec: WalCodec) -> None:
-        self._wal = Wal(store, SHARD, codec)
-        self._cold = cold_log(store)
+        self._store = store
+        self._log = ShardLog(store, SHARD, runtime)
+        self._wal = Wal(store, SHARD, codec, self._log)
+        self._cold = ColdReader(store, self._log)
         self._runtime = runtime
         self._seen: list[tuple[float, int]] = []
 
@@ -44,24 +51,22 @@ class Archiver:
 
     async def archive(self) -> None:
         """One pass, from the floor on."""
-        floor = await self._wal.floor()
-        cold = await latest_cold(self._cold)
-        headers = await self._headers(floor)
-        if not headers or not await self.still_in_log(floor):
+        manifest = self._log.known or await self._log.latest()
+        cold = await self._cold.of(manifest)
+        headers = await self._headers(manifest.floor)
+        if not headers:
+            await self._log.newest()  # another archiver may have moved the floor
             return
         fresh = tuple(placed for header in headers for placed in cold.beyond(placed_in(header)))
-        await self.publish(cold, fresh, headers[-1])
+        await self.publish(manifest, fresh, headers[-1])
 
-    async def publish(self, cold: Cold, fresh: tuple[Placed, ...], last: WalHeader) -> None:
-        """Write the manifest, then the floor (inv. 5)."""
-        if fresh:
-            following = Cold(cold.version + 1, cold.batches + fresh)
-            await self._cold.create(following.version, encode_cold(following))
-        await self._wal.advance_floor(last.seq + 1, last.epoch)
+    async def publish(self, manifest: ShardManifest, fresh: tuple[Placed, ...], last: WalHeader) -> None:
+        """Upload the segment, then append the version that lists it and moves the floor (inv. 5)."""
+        await self.append(await self._change(manifest, fresh, Floor(last.seq + 1, last.epoch)), manifest)
 
-    async def still_in_log(self, floor: Floor) -> bool:
-        """Whether no entry read since `floor` can have been deleted and created again."""
-        return (await self._wal.floor()).number == floor.number
+    async def append(self, change: ManifestChange, began: ShardManifest) -> None:
+        """Append the version after the one that the pass began from. Raises `Conflict` if there is another one."""
+        await self._log.append(change, began)
 
     async def collect(self) -> None:
         """Delete the entries that the floor passed a grace ago (inv. 6)."""
@@ -70,12 +75,19 @@ class Archiver:
         if not self._seen or self._seen[-1][1] < floor.number:
             self._seen.append((now_s, floor.number))
         ripe = [number for at_s, number in self._seen if self.is_ripe(now_s - at_s)]
-        if ripe:
-            await self._delete_below(max(ripe))
+        if ripe and max(ripe):
+            await self._wal.delete_below(max(ripe))
 
     def is_ripe(self, waited_s: float) -> bool:
         """Whether the grace is over, counted from when a floor was first seen."""
         return waited_s >= GRACE_S * GRACE_MARGIN
+
+    async def _change(self, manifest: ShardManifest, fresh: tuple[Placed, ...], floor: Floor | None) -> ManifestChange:
+        if not fresh:
+            return archived((), floor)
+        segment = segment_of(SHARD, self._runtime.entropy.new_id(), manifest.version + 1, fresh)
+        await self._store.create(segment.key, encode_segment(fresh))
+        return archived((segment,), floor)
 
     async def _headers(self, floor: Floor) -> list[WalHeader]:
         headers: list[WalHeader] = []
@@ -84,9 +96,3 @@ class Archiver:
                 break
             headers.append(await self._wal.header(entry.number))
         return headers
-
-    async def _delete_below(self, number: int) -> None:
-        async for entry in self._wal.entries():
-            if entry.number >= number:
-                return
-            await self._wal.delete(entry.number)

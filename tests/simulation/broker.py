@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.batches import Batch, Placed, placed_in
-from tests.simulation.cold import cold_log, latest_cold
+from tests.simulation.cold import ColdReader
 from tests.simulation.lease_server import KnownLease
 from tests.simulation.truth import SHARD
 
 from tidelog.storage.errors import Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal
@@ -50,21 +51,19 @@ class View:
         return Placed(batch, max(ends, default=base))
 
 
-async def replay(wal: Wal, store: ObjectStore, end_seq: int) -> View | None:
+async def replay(wal: Wal, cold_reader: ColdReader, end_seq: int) -> View | None:
     """The state of the log before entry `end_seq`; None if it was truncated during the read and must be read again.
 
-    It reads the floor first and the manifest after it, so that everything below the floor is in the manifest. It reads
-    the floor again at the end, because a stalled writer may have created an entry again that the floor has passed.
-    """
-    floor = await wal.floor()
-    cold = await latest_cold(cold_log(store))
+    Everything below the floor of a manifest is in its segments. It reads the floor again at the end, because a stalled
+    writer may have created an entry again that the floor has passed."""
+    cold = await cold_reader.newest()
     view = View()
     for placed in cold.batches:
         view.add(placed)
-    for seq in range(floor.number, end_seq):
+    for seq in range(cold.floor.number, end_seq):
         for placed in cold.beyond(placed_in(await wal.header(seq))):
             view.add(placed)
-    return view if (await wal.floor()).number == floor.number else None
+    return view if (await wal.floor()).number == cold.floor.number else None
 
 
 class Broker:
@@ -91,12 +90,13 @@ class Broker:
                 self._world.released(self._name)
 
     async def _lead(self) -> None:
-        wal = Wal(self._store, SHARD, self._world.codec)
+        log = ShardLog(self._store, SHARD, self._runtime)
+        wal = Wal(self._store, SHARD, self._world.codec, log)
         writer = self._world.new_writer(wal, self._runtime, self._name)
         await writer.claim(timeout_s=2 * COMMIT_TIMEOUT_S)
         view = None
         while view is None:
-            view = await replay(wal, self._store, writer.next_seq)
+            view = await replay(wal, ColdReader(self._store, log), writer.next_seq)
         idle = 0
         while True:
             batch = self._world.take(self._name)

@@ -20,6 +20,8 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.cold import archived
+from tests.simulation.inline_loop import inline_threads
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.simulation.network import Witnessed, objects_of
 from tests.simulation.recording import recorded
@@ -28,8 +30,10 @@ from tests.simulation.truth import SHARD, Truth, Violation
 from tests.storage.scripted_store import Answer, ScriptedObjectStore
 
 from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import floor_trust_s
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import PreparedEntry
@@ -48,12 +52,13 @@ class Turn:
 @dataclass(frozen=True)
 class Plot:
     """The case to explore: the writers' class, whether the leader's first answer is lost, how often the log is
-    truncated, how long the floor is trusted."""
+    truncated, how long the floor is trusted, and whether others may act between the requests of a look at it."""
 
     writer: type[WalWriter] = WalWriter
     answer_lost: bool = False
     truncations: int = 1
     trust_s: float = floor_trust_s(GRACE_MS / 1000)
+    floor_in_steps: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ class _Run:
         tasks: list[Coroutine[Any, Any, None]] = [self._commit(), self._claim(), self._truncate()]
         taken: list[tuple[int, int]] = []
         for task in tasks:
-            task.send(None)
+            with inline_threads():
+                task.send(None)
         try:
             while tasks:
                 choice = choices[len(taken)] if len(taken) < len(choices) else 0
@@ -121,7 +127,8 @@ class _Run:
 
     def _advance(self, tasks: list[Coroutine[Any, Any, None]], choice: int) -> None:
         try:
-            tasks[choice].send(None)
+            with inline_threads():
+                tasks[choice].send(None)
         except StopIteration:
             del tasks[choice]
 
@@ -137,7 +144,9 @@ class _Run:
         store = ScriptedObjectStore(self._bucket)
         writer_class = recorded(self._plot.writer, self._truth, self._scheduler)
         runtime = Runtime(_Impatient(clock), SeededEntropy(seed))
-        wal = Wal(store, SHARD, LightWalCodec())
+        log = ShardLog(store, SHARD, Runtime(clock, SeededEntropy(10 + seed)))
+        floors = log if self._plot.floor_in_steps else _OneStepFloors(self._bucket, store, log)
+        wal = Wal(store, SHARD, LightWalCodec(), floors)
         return writer_class(wal, runtime, name, floor_trust_s=self._plot.trust_s), store
 
     async def _commit(self) -> None:
@@ -159,18 +168,33 @@ class _Run:
     async def _truncate(self) -> None:
         """Raise the floor in one step, wait for the grace, delete in another step. The entries hold no records, so
         nothing must be archived."""
-        wal = Wal(self._bucket, SHARD, LightWalCodec())
+        log = ShardLog(self._bucket, SHARD, Runtime(ProcessClock(self._scheduler, Process("t")), SeededEntropy(9)))
+        wal = Wal(self._bucket, SHARD, LightWalCodec(), log)
         for _ in range(self._plot.truncations):
             await Turn()
             self._cuts += 1
             if self._truth.log:
-                await wal.advance_floor(len(self._truth.log), self._truth.log[-1].epoch)
+                moved = archived((), Floor(len(self._truth.log), self._truth.log[-1].epoch))
+                await log.change([], lambda _, moved=moved: moved)
             await Turn()
             self._cuts += 1
             self._scheduler.now_ms += GRACE_MS
-            async for info in wal.entries():
-                if info.number < self._truth.floor:
-                    await wal.delete(info.number)
+            await wal.delete_below(self._truth.floor)
+
+
+class _OneStepFloors:
+    """Looks at the floor in one step, so that longer cases can be explored."""
+
+    def __init__(self, bucket: Witnessed, store: ScriptedObjectStore, log: ShardLog) -> None:
+        self._log = ShardLog(bucket, SHARD, log._runtime)
+        self._store = store
+
+    async def floor(self) -> Floor:
+        self._store.requests.append("floor")
+        before, self._store.before = self._store.before, None
+        if before is not None:
+            await before()
+        return await self._log.floor()
 
 
 class _Impatient:
@@ -197,7 +221,9 @@ def _standing(writer: WalWriter, store: ScriptedObjectStore) -> object:
     doubt = writer.in_doubt.entry_id if writer.in_doubt else None
     since_s = (writer._above_floor_s, writer._put_since_s)
     request = tuple(store.requests[-1:])
-    return writer.state, writer.epoch, writer.next_seq, doubt, search, since_s, request, len(store.answers)
+    floors = writer._wal._floors
+    known = (floors._latest.version, floors._asked) if isinstance(floors, ShardLog) else None
+    return known, writer.state, writer.epoch, writer.next_seq, doubt, search, since_s, request, len(store.answers)
 
 
 def _let_others_go_first(store: ScriptedObjectStore) -> None:
@@ -213,7 +239,8 @@ def _let_others_go_first(store: ScriptedObjectStore) -> None:
 def _finish(call: Coroutine[Any, Any, object]) -> None:
     """Run `call`, which never waits, to its end."""
     try:
-        call.send(None)
+        with inline_threads():
+            call.send(None)
     except StopIteration:
         return
     raise AssertionError("it waited")

@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.simulation.archiver import GRACE_S, Archiver
-from tests.simulation.batches import Placed
-from tests.simulation.cold import Cold
+from tests.simulation.batches import TOPIC_ID, Placed
+from tests.simulation.cold import archived
 from tests.simulation.light_codec import NO_RECORDS
 from tests.simulation.reader import Reader
 from tests.simulation.weather import slow_reader_weather, zombie_weather
 from tests.simulation.world import Cast
 
 from tidelog.storage.errors import Contended, Invalid, Unavailable
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.wal.commit_fsm import State
-from tidelog.storage.wal.wal import Floor
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, WalHeader
 from tidelog.storage.wal.wal_writer import WalWriter
 
@@ -170,11 +172,11 @@ class TellsEndsWithoutTheFloor(WalWriter):
 
 
 class FloorBeforeManifest(Archiver):
-    """Raises the floor, then archives."""
+    """Raises the floor by a version of its own, then archives."""
 
-    async def publish(self, cold: Cold, fresh: tuple[Placed, ...], last: WalHeader) -> None:
-        await self._wal.advance_floor(last.seq + 1, last.epoch)
-        await super().publish(cold, fresh, last)
+    async def publish(self, manifest: ShardManifest, fresh: tuple[Placed, ...], last: WalHeader) -> None:
+        moved = await self._log.append(archived((), Floor(last.seq + 1, last.epoch)), manifest)
+        await self.append(await self._change(moved, fresh, None), moved)
 
 
 class NoGrace(Archiver):
@@ -184,11 +186,22 @@ class NoGrace(Archiver):
         return True
 
 
-class ArchivesWithoutSecondLook(Archiver):
-    """Trusts what it read by number, however long the read took."""
+class AppendsToAnyVersion(Archiver):
+    """Appends what it read to the newest version, whatever others have archived meanwhile."""
 
-    async def still_in_log(self, floor: Floor) -> bool:
-        return True
+    async def append(self, change: ManifestChange, began: ShardManifest) -> None:
+        latest = await self._log.latest()
+        floor = change.floor if change.floor and change.floor.number > latest.floor.number else None
+        topics = {
+            topic_id: replace(topic, partitions={n: _not_before(latest, n, at) for n, at in topic.partitions.items()})
+            for topic_id, topic in change.topics.items()
+        }
+        await super().append(replace(change, topics=topics, floor=floor), latest)
+
+
+def _not_before(latest: ShardManifest, partition: int, state: ColdState) -> ColdState:
+    topic = latest.topics.get(TOPIC_ID)
+    return max(state, topic.partition(partition), key=lambda each: each.cold_end) if topic else state
 
 
 class ReadsWithoutSecondLook(Reader):
@@ -218,9 +231,7 @@ MUTATIONS: Mapping[str, Cast] = {
     "tells ends without a look at the floor": Cast(writer=TellsEndsWithoutTheFloor, weather=zombie_weather),
     "floor before manifest": Cast(archiver=FloorBeforeManifest),
     "no grace": Cast(archiver=NoGrace),
-    "archives without a second look at the floor": Cast(
-        archiver=ArchivesWithoutSecondLook, weather=slow_reader_weather
-    ),
+    "appends to any version": Cast(archiver=AppendsToAnyVersion, weather=slow_reader_weather),
     "reads without a second look at the floor": Cast(reader=ReadsWithoutSecondLook, weather=slow_reader_weather),
 }
 """By name. The original design names the first floor check, the 409, the timeout and the early acknowledgement."""

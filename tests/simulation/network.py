@@ -14,6 +14,8 @@ from typing import TypeVar
 from tests.simulation.scheduler import Scheduler, Wait
 from tests.simulation.truth import Truth
 
+from tidelog.storage.errors import NotFound
+from tidelog.storage.layout import MANIFESTS_PREFIX
 from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
@@ -97,11 +99,18 @@ class Travelling(WrappingObjectStore):
         if request.verb is Verb.CREATE:
             self._ambush.spring()
         await self._wait(THERE_MS_MAX)
-        answer = await (self._traced(request, attempt) if self._scheduler.traced else attempt())
-        if request.verb is Verb.GET and request.key.endswith("_floor"):
+        try:
+            answer = await (self._traced(request, attempt) if self._scheduler.traced else attempt())
+        except NotFound:  # the answer of a HEAD if the known version is the newest
+            await self._back(request)
+            raise
+        await self._back(request)
+        return answer
+
+    async def _back(self, request: Request) -> None:
+        if request.verb is not Verb.CREATE and request.key.startswith(MANIFESTS_PREFIX):
             self._ambush.spring()
         await self._wait(BACK_MS_MAX)
-        return answer
 
     async def _traced(self, request: Request, attempt: Attempt[T]) -> T:
         task = self._scheduler.current

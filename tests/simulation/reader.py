@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tests.simulation.batches import Placed, placed_in
-from tests.simulation.cold import cold_log, latest_cold
+from tests.simulation.cold import ColdReader
 from tests.simulation.truth import SHARD, Truth
 
 from tidelog.storage.errors import NotFound, Unavailable
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.floor import Floor
+from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import WalCodec
 
 PAUSE_S_MAX = 0.4
@@ -20,8 +22,9 @@ class Reader:
 
     def __init__(self, store: ObjectStore, runtime: Runtime, codec: WalCodec, truth: Truth) -> None:
         self.positions: dict[int, int] = {}
-        self._wal = Wal(store, SHARD, codec)
-        self._cold = cold_log(store)
+        log = ShardLog(store, SHARD, runtime)
+        self._wal = Wal(store, SHARD, codec, log)
+        self._cold = ColdReader(store, log)
         self._runtime = runtime
         self._truth = truth
 
@@ -36,12 +39,11 @@ class Reader:
 
     async def catch_up(self) -> None:
         """Read new records: below the cold end from the archive, from it on from the log."""
-        floor = await self._wal.floor()
-        cold = await latest_cold(self._cold)
+        cold = await self._cold.newest()
         hot: list[Placed] = []
-        async for info in self._wal.entries(floor.number):
+        async for info in self._wal.entries(cold.floor.number):
             hot.extend(cold.beyond(placed_in((await self._wal.read(info.number)).header)))
-        if not await self.still_in_log(floor):
+        if not await self.still_in_log(cold.floor):
             return
         for placed in (*cold.batches, *hot):
             self._take(placed)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+from tests.simulation.inline_loop import inline_threads
+
 NEVER_MS = 1 << 60
 
 
@@ -114,7 +116,8 @@ class Scheduler:
 
     def _resume(self, task: Task) -> None:
         try:
-            wait = task.coroutine.send(None)
+            with inline_threads():
+                wait = task.coroutine.send(None)
         except StopIteration:
             self.tasks.remove(task)
         else:

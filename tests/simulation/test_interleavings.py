@@ -17,9 +17,9 @@ from tidelog.storage.wal.wal_writer import WalWriter
     ("plot", "states_at_least"),
     [
         (Plot(), 300),
-        (Plot(truncations=2), 1_000),
+        (Plot(truncations=2, floor_in_steps=False), 1_000),
         (Plot(answer_lost=True), 500),
-        (Plot(truncations=2, answer_lost=True), 2_000),
+        (Plot(truncations=2, answer_lost=True, floor_in_steps=False), 2_000),
     ],
     ids=["one truncation", "two truncations", "a lost answer", "two truncations and a lost answer"],
 )

@@ -10,14 +10,15 @@ below the floor is not in the log (ARCHITECTURE.md, "The commit protocol").
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tests.simulation.batches import Batch, Placed, placed_in
-from tests.simulation.cold import COLD_PREFIX, COLD_SUFFIX, Cold, decode_cold
+from tests.simulation.cold import Cold, cold_of
 
-from tidelog.storage.layout import floor_key, number_of, wal_prefix, wal_suffix
+from tidelog.storage.layout import manifests_prefix, number_of, wal_prefix, wal_suffix
+from tidelog.storage.manifests.version_codec import decode_version
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
 
 SHARD = 0
@@ -48,6 +49,7 @@ class Truth:
         self._passed_ms: list[int] = []
         self._objects: dict[int, WalHeader] = {}
         self._ids: set[str] = set()
+        self._segments: dict[str, bytes] = {}
         self._refused: set[str] = set()
         self._partitions: dict[int, list[Batch]] = {}
         self._acknowledged_ends: dict[int, int] = {}
@@ -56,17 +58,19 @@ class Truth:
 
     def created(self, key: str, data: bytes) -> None:
         """A create succeeded."""
-        if key == floor_key(SHARD):
-            self._floor_written(data)
-        elif (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
+        if (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
             self._entry_created(seq, self._codec.decode(key, data).header)
-        elif (version := number_of(key, COLD_PREFIX, COLD_SUFFIX)) is not None:
-            self._cold_created(decode_cold(version, data))
+        elif number_of(key, manifests_prefix(SHARD), ".json") is not None:
+            manifest = decode_version(key, data)
+            self._cold_created(cold_of(manifest, self._segments))
+            if manifest.floor.number != self.floor:
+                self._floor_moved(manifest.floor)
+        else:
+            self._segments[key] = data
 
     def replaced(self, key: str, data: bytes) -> None:
-        """A put took effect. Only the floor is ever put."""
-        require(key == floor_key(SHARD), "inv. 2", f"{key} was overwritten")
-        self._floor_written(data)
+        """A put took effect. Nothing is ever put."""
+        require(False, "inv. 2", f"{key} was overwritten")
 
     def deleted(self, key: str) -> None:
         """A delete took effect."""
@@ -105,9 +109,8 @@ class Truth:
         self.batches[batch] = placed
         records.extend([batch] * batch.count)
 
-    def _floor_written(self, data: bytes) -> None:
-        floor = json.loads(data)
-        number, epoch = floor["number"], floor["epoch"]
+    def _floor_moved(self, floor: Floor) -> None:
+        number, epoch = floor.number, floor.epoch
         require(number > self.floor, "inv. 6", f"the floor went from {self.floor} to {number}")
         require(number <= len(self.log), "inv. 5", f"the floor is {number}, the tail {len(self.log)}")
         require(epoch == self.log[number - 1].epoch, "inv. 3", f"the floor's epoch is {epoch}")
@@ -184,10 +187,9 @@ class Truth:
 
     def verify_bucket(self, objects: Mapping[str, bytes]) -> None:
         """The manifest and the contiguous entries from the floor on, read from the objects, are the log (inv. 5)."""
-        floor = json.loads(objects[floor_key(SHARD)])["number"] if floor_key(SHARD) in objects else 0
-        versions = [v for key in objects if (v := number_of(key, COLD_PREFIX, COLD_SUFFIX)) is not None]
-        cold = decode_cold(max(versions), objects[_cold_key(max(versions))]) if versions else Cold()
-        placed, seq = list(cold.batches), floor
+        versions = [key for key in objects if number_of(key, manifests_prefix(SHARD), ".json") is not None]
+        cold = cold_of(decode_version(max(versions), objects[max(versions)]), objects) if versions else Cold()
+        placed, seq = list(cold.batches), cold.floor.number
         while (data := objects.get(_wal_key(seq))) is not None:
             header = self._codec.decode(_wal_key(seq), data).header
             require(header == self.log[seq], "inv. 2", f"entry {seq} is not what was written")
@@ -203,7 +205,3 @@ def _order(placed: Placed) -> tuple[int, int]:
 
 def _wal_key(seq: int) -> str:
     return f"{wal_prefix(SHARD)}{seq:020d}{wal_suffix()}"
-
-
-def _cold_key(version: int) -> str:
-    return f"{COLD_PREFIX}{version:020d}{COLD_SUFFIX}"
