@@ -11,12 +11,14 @@ from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.cluster import cold_reader
 from tidelog.services.broker.cluster.cold_reader import FRESH_S_MAX, FRESH_S_MIN, ColdReader
+from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotFound, RecordsLost
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.counting import CountingObjectStore, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
 
@@ -114,6 +116,48 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
         await a.archive_now()
         clock.advance(FRESH_S_MAX)
         assert await cold.holds(topic, 0, 10, leader_known=True)
+
+
+async def test_all_partitions_of_a_shard_are_read_by_one_manifest_that_one_request_renews() -> None:
+    store, clock = MemoryObjectStore(), SteppedClock()
+    counting = CountingObjectStore(store)
+    async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
+        a = world.brokers["a"]
+        topic = await a.create_topic(ANYBODY, "t", 50, {})
+        for number in range(50):
+            await a.produce(ANYBODY, "t", numbered(0, 10), ProduceOptions(partition=number))
+        await a.archive_now()
+        cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, Runtime(clock))
+
+        async def spent_on_all() -> Usage:
+            before = counting.usage()
+            looks = (cold.fetch(topic, number, 0, ALL, leader_known=True) for number in range(50))
+            assert all(one and len(offsets_of(one)) == 10 for one in await asyncio.gather(*looks))
+            return counting.usage() - before
+
+        first = await spent_on_all()
+        assert (first.requests(Verb.LIST), first.requests(Verb.GET), first.requests()) == (1, 2, 3)
+        clock.advance(READERS_TRUST_S + 0.1)
+        later = await spent_on_all()
+        assert (later.requests(Verb.HEAD), later.requests()) == (1, 1)
+
+
+async def test_manifests_are_cached_within_a_bound_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one of two shards' manifests fits; both are read."""
+    monkeypatch.setattr(cold_reader, "MANIFESTS_BYTES", 3_000)
+    store = MemoryObjectStore()
+    async with running_world(dict.fromkeys(NAMES, store), shards=2) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        topic = await a.create_topic(ANYBODY, "t", 8, {})
+        for number in range(8):
+            await a.produce(ANYBODY, "t", numbered(0, 10), ProduceOptions(partition=number))
+        await asyncio.gather(a.archive_now(), b.archive_now())
+        cold = ColdReader(store, broker_parts(CLUSTER, Runtime(), store).reader, Runtime())
+        for _ in range(2):
+            looks = [await cold.fetch(topic, number, 0, ALL, leader_known=True) for number in range(8)]
+            assert sum(len(offsets_of(one)) for one in looks if one) == 80
+        assert len({topic.shards[number] for number in range(8)}) == 2
+        assert sum(cold.knows(topic, number, 0) for number in range(8)) == topic.shards.count(topic.shards[7])
 
 
 async def test_a_topic_that_was_deleted_elsewhere_is_not_reported_as_damaged() -> None:
