@@ -23,7 +23,7 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.archive import archive_damage
-from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead
+from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
 from tidelog.storage.bucket.copy import BucketCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.bucket.finding import Severity
@@ -85,8 +85,10 @@ async def check_sound(store: ObjectStore, *, losses: int) -> None:
     found = [finding async for finding in verification.findings()]
     assert [finding for finding in found if finding.severity is Severity.ERROR] == []
     assert verification.summary.losses == losses
-    attested = [told async for told in BucketAttestation(store, None).partitions()]
-    assert all(isinstance(told, PartitionHead) for told in attested)
+    heads = [head async for head in BucketAttestation(store, runtime).heads()]
+    proved = [head async for head in BucketAttestation(store, runtime, heads).heads()]
+    assert proved == heads
+    assert all(isinstance(head, TopicHead) for head in proved)
 
 
 async def check_reads(broker: LocalBroker, lost: Mapping[int, range], end: int = ROUNDS * COUNT) -> None:

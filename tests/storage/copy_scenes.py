@@ -18,11 +18,10 @@ from tests.storage.archive_scenes import (
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
+from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
 from tidelog.storage.bucket.copy import BucketCopy, decode_copy_mark
 from tidelog.storage.bucket.copy_transfer import Transfer
 from tidelog.storage.layout import COPY_KEY, TOPICS_PREFIX, lists_prefix
-from tidelog.storage.manifests.shard_chain import GENESIS
-from tidelog.storage.manifests.shard_history import ShardHistory, block_fault
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -87,18 +86,11 @@ async def expect_sound(store: ObjectStore) -> None:
 
 
 async def expect_history(store: ObjectStore) -> None:
-    """Check that all versions form one chain of hashes from the first on."""
-    log, history, head = Scene(store).log, ShardHistory(store, 0), GENESIS
-    blocks = [await history.read(*versions) for versions in await history.blocks()]
-    for block in blocks:
-        assert (block.previous_head, block_fault(block)) == (head, None)
-        head = block.steps[-1].head
-    covered = blocks[-1].versions[1] if blocks else -1
-    async for version in log.versions(covered + 1):
-        found = await log.read(version)
-        assert found.previous_head == head
-        head = found.head
-    assert head == (await manifest_of(store)).head
+    """Check that all versions form one chain of hashes from the first on, and that its steps lead to the lists of the
+    newest version."""
+    heads = [head async for head in BucketAttestation(store, Runtime()).heads()]
+    known = [head for head in heads if isinstance(head, TopicHead)]
+    assert [head async for head in BucketAttestation(store, Runtime(), known).heads()] == heads == known
 
 
 async def is_marked_whole(target: ObjectStore) -> bool:
