@@ -21,6 +21,7 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
 from tidelog.storage.bucket.copy import BucketCopy, decode_copy_mark
 from tidelog.storage.bucket.copy_transfer import Transfer
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import COPY_KEY, TOPICS_PREFIX, lists_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
@@ -78,7 +79,9 @@ def copy_of(
 
 
 async def expect_sound(store: ObjectStore) -> None:
-    """Check that the manifest names exactly the segments and lists that exist, and that its history is whole."""
+    """Check that the bucket verifies, that the manifest names exactly the segments and lists that exist, and that its
+    history is whole."""
+    assert [finding async for finding in BucketVerification(store, deep=True).findings()] == []
     topics = (await manifest_of(store)).topics.values()
     assert await keys(store, TOPICS_PREFIX) == sorted(segment.key for topic in topics for segment in topic.segments)
     assert await keys(store, lists_prefix(0)) == sorted(topic.stored.key for topic in topics if topic.stored)

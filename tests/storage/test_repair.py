@@ -29,7 +29,9 @@ from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 from tests.storage.sweep_scenes import orphan_in, rewrite
 
+from tidelog.storage.bucket.finding import Severity
 from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition
 from tidelog.storage.manifests import shard_log
@@ -96,6 +98,8 @@ class Damaged:
                 kept = [n for n in range(self.scene.next_offsets[place]) if n not in gone]
                 assert (await log_of(self.store, place)).equals(record_table(kept)), place
             await expect_history(self.store)
+            found = [finding async for finding in BucketVerification(self.store, deep=True).findings()]
+            assert [finding for finding in found if finding.severity is Severity.ERROR] == []
             await self.scene.append(dict.fromkeys(PLACES, 2), epoch=2)
             archiver = archiver_of(self.scene, self.store, seed=50 + self.scene.next_seq)
             await archiver.run_once()

@@ -27,6 +27,7 @@ from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, orphan_in, rewri
 
 from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
 from tidelog.storage.bucket.sweep_report import Reason
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import (
     STAGING_PREFIX,
@@ -241,6 +242,7 @@ async def test_a_crash_between_any_two_requests_loses_nothing_and_the_next_sweep
             await check_logs(scene, bucket.store)
             assert key not in await keys(bucket.store, "topics/")
             assert await keys(bucket.store, STAGING_PREFIX) == []
+            assert [finding async for finding in BucketVerification(bucket.store, deep=True).findings()] == []
 
 
 async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_has_deleted() -> None:
