@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.storage.archive_scenes import GRACE_S, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.known_topics import SaidTopics
@@ -11,17 +11,18 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.bucket.verify import BucketVerification
-from tidelog.storage.layout import manifest_prefix
-from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.manifest import MANIFEST_FORMAT, ChangeKind, Manifest, Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import manifests_prefix
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.shard_values import ColdState, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
 
 @dataclass
 class Bucket:
-    """Two segments in each partition, entries from number 7 on in the log, and an index of it."""
+    """Two segments of each topic, entries from number 7 on in the log, and an index of it."""
 
     store: MemoryObjectStore
     scene: Scene
@@ -31,14 +32,14 @@ class Bucket:
         verification = BucketVerification(self.store, deep=deep, topics=self.topics)
         return [finding async for finding in verification.findings()]
 
-    async def segment(self, number: int = 0) -> Segment:
-        return (await manifest_of(self.store, WEB)).segments[number]
+    async def segment(self, number: int = 0) -> TopicSegment:
+        return tuple((await manifest_of(self.store)).topics[WEB.topic_id].segments)[number]
 
     def entry(self, seq: int) -> str:
         return self.scene.wal.key(seq)
 
     def manifest(self, version: int) -> str:
-        return f"{manifest_prefix('web', WEB.topic_id, 0)}{version:020d}.json"
+        return f"{manifests_prefix(0)}{version:020d}.json"
 
     async def change(self, key: str, how: Callable[[bytes], bytes]) -> None:
         await self.store.put(key, how((await self.store.get(key)).data))
@@ -51,21 +52,37 @@ class Bucket:
     async def duplicate(self, key: str, under: str) -> None:
         await self.store.put(under, (await self.store.get(key)).data)
 
-    async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> None:
-        """Append like a worker with a defect would."""
-        log = ManifestLog(self.store, "web", WEB)
-        await log.latest()
-        await log.append(manifest, kind)
+    async def append(self, change: ManifestChange) -> str:
+        """Append like a worker with a defect would. Returns the key of the version."""
+        log = self.scene.log
+        return log.key((await log.append(change, await log.latest())).version)
 
-    async def rewrite(self, version: int, old: bytes, new: bytes) -> None:
-        """Change a manifest's text and make its checksum fit, so that only the content shows the damage."""
+    async def version(self, number: int) -> ShardManifest:
+        key = self.manifest(number)
+        return decode_version(key, (await self.store.get(key)).data)
 
-        def changed(data: bytes) -> bytes:
-            content = unseal("", data, MANIFEST_FORMAT)
-            assert old in content, content
-            return seal(MANIFEST_FORMAT, content.replace(old, new, 1))
+    async def alter(self, how: Callable[[TopicState], TopicState]) -> str:
+        """Change the topic in the newest version, and not what the version says that it changed. Returns its key."""
+        manifest = await self.version(1)
+        topics = {**manifest.topics, WEB.topic_id: how(manifest.topics[WEB.topic_id])}
+        await self.store.put(self.manifest(1), encode_version(replace(manifest, topics=topics)))
+        return self.manifest(1)
 
-        await self.change(self.manifest(version), changed)
+    async def alter_segment(self, number: int, how: Callable[[TopicSegment], TopicSegment]) -> str:
+        """Change what the newest version says of a segment. Returns the segment's key."""
+        key = (await self.segment(number)).key
+
+        def altered(topic: TopicState) -> TopicState:
+            return replace(topic, added=tuple(how(each) if each.key == key else each for each in topic.added))
+
+        await self.alter(altered)
+        return key
+
+    async def alter_state(self, how: Callable[[ColdState], ColdState]) -> str:
+        """Change the state of the first partition. Returns the version's key."""
+        return await self.alter(
+            lambda topic: replace(topic, partitions={**topic.partitions, 0: how(topic.partitions[0])})
+        )
 
 
 async def bucket_of_scene() -> Bucket:

@@ -1,19 +1,20 @@
-"""Ways to break segments and manifests. Each returns the key that verification must name."""
+"""Ways to break segments, lists, manifests and their history. Each returns the key that verification must name."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.storage.archive_scenes import manifest_of
 from tests.storage.broken_bucket import Bucket, cut, flipped
-from tests.storage.manifest_histories import decode_manifest
-from tests.storage.record_tables import WEB, WEB_1, record_table
+from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.layout import manifest_prefix, parse_segment_key
-from tidelog.storage.manifests.manifest import ChangeKind
-from tidelog.storage.manifests.manifest_chain import step_of
-from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, encode_block
-from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.layout import list_key
+from tidelog.storage.manifests.list_codec import encode_list
+from tidelog.storage.manifests.shard_history import HistoryBlock, ShardHistory, encode_block
+from tidelog.storage.manifests.shard_manifest import head_of, step_of
+from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.manifests.version_codec import encode_version
+from tidelog.storage.segments.topic_segment import sha256_of
 
 
 async def missing_segment(bucket: Bucket) -> str:
@@ -46,81 +47,112 @@ async def swapped_segments(bucket: Bucket) -> str:
     return first.key
 
 
-async def segment_of_another_partition(bucket: Bucket) -> str:
-    """With the same offsets and size, so that the listing shows no difference."""
-    segment = await bucket.segment()
-    segment_id = parse_segment_key(segment.key).segment_id
-    made = encode_segment("web", WEB_1, record_table(range(segment.records)), segment_id)
-    assert made.segment.size_bytes == segment.size_bytes
-    await bucket.store.put(segment.key, made.body)
-    return segment.key
-
-
-async def altered_segment(bucket: Bucket) -> str:
-    """Sound Parquet with the same offsets under the same name, but other records."""
-    segment = await bucket.segment()
-    rows = [(b"k", b"forged %d" % n, None) for n in range(segment.records)]
-    segment_id = parse_segment_key(segment.key).segment_id
-    made = encode_segment("web", WEB, record_table(range(segment.records), rows), segment_id)
-    await bucket.store.put(segment.key, made.body)
-    return segment.key
+async def exchanged_segment(bucket: Bucket) -> str:
+    """The manifest is altered with it, so that sizes and hashes fit."""
+    other = (await bucket.version(1)).topics[SHOP.topic_id].added[0]
+    body = (await bucket.store.get(other.key)).data
+    key = await bucket.alter_segment(0, lambda each: replace(each, size_bytes=len(body), sha256=sha256_of(body)))
+    await bucket.store.put(key, body)
+    return key
 
 
 async def other_checksum(bucket: Bucket) -> str:
-    segment = await bucket.segment()
-    await bucket.rewrite(1, segment.sha256.encode(), b"0" * 64)
-    return segment.key
-
-
-async def another_count(bucket: Bucket) -> str:
-    segment = await bucket.segment(1)
-    await bucket.rewrite(1, b'"records":%d' % segment.records, b'"records":%d' % (segment.records - 1))
-    return segment.key
+    return await bucket.alter_segment(0, lambda each: replace(each, sha256="0" * 64))
 
 
 async def another_time(bucket: Bucket) -> str:
-    segment = await bucket.segment()
-    old = b'"max_timestamp_ms":%d' % segment.max_timestamp_ms
-    await bucket.rewrite(1, old, old + b"7")
-    return segment.key
+    return await bucket.alter_segment(0, lambda each: replace(each, max_timestamp_ms=each.max_timestamp_ms + 1))
 
 
-async def segment_of_another_topic(bucket: Bucket) -> str:
-    segment = await bucket.segment(1)
-    key = segment.key.replace("topics/web/", "topics/shop/")
-    await bucket.rewrite(1, segment.key.encode(), key.encode())
-    return key
+async def another_count(bucket: Bucket) -> str:
+    return await bucket.alter_segment(1, lambda each: with_span(each, records=each.spans[0].records - 1))
 
 
 async def too_high_level(bucket: Bucket) -> str:
-    segment = await bucket.segment()
-    await bucket.rewrite(1, b'"level":0', b'"level":3')
-    return segment.key
+    return await bucket.alter_segment(0, lambda each: replace(each, level=3))
 
 
-async def duplicated_segment(bucket: Bucket) -> str:
-    segment = await bucket.segment()
-    key = segment.key.replace(parse_segment_key(segment.key).segment_id, "cd" * 16)
-    await bucket.duplicate(segment.key, key)
-    return key
+async def run_to_come(bucket: Bucket) -> str:
+    return await bucket.alter_segment(0, lambda each: replace(each, run=7))
 
 
-async def gap_between_segments(bucket: Bucket) -> str:
-    manifest = await manifest_of(bucket.store, WEB)
-    await bucket.append(replace(manifest, segments=manifest.segments[1:]), ChangeKind.EXPIRE)
-    return bucket.manifest(2)
+async def runs_out_of_order(bucket: Bucket) -> str:
+    await bucket.alter(lambda topic: replace(topic, next_run=9))
+    await bucket.alter_segment(0, lambda each: replace(each, run=5))
+    return (await bucket.segment(0)).key
 
 
-async def gap_before_the_cold_end(bucket: Bucket) -> str:
-    manifest = await manifest_of(bucket.store, WEB)
-    await bucket.append(replace(manifest, segments=manifest.segments[:1]), ChangeKind.EXPIRE)
-    return bucket.manifest(2)
+async def spans_out_of_order(bucket: Bucket) -> str:
+    return await bucket.alter_segment(0, lambda each: replace(each, spans=each.spans[::-1]))
 
 
 async def overlapping_segments(bucket: Bucket) -> str:
-    segment = await bucket.segment(1)
-    await bucket.rewrite(1, b'"base_offset":%d' % segment.base_offset, b'"base_offset":%d' % (segment.base_offset - 1))
-    return bucket.manifest(1)
+    return await bucket.alter_segment(1, lambda each: with_span(each, base_offset=each.spans[0].base_offset - 1))
+
+
+async def beyond_the_cold_end(bucket: Bucket) -> str:
+    await bucket.alter_state(lambda state: replace(state, cold_end=state.cold_end - 1))
+    return (await bucket.segment(1)).key
+
+
+def with_span(segment: TopicSegment, **changes: int) -> TopicSegment:
+    """`segment` with another first span."""
+    span: SegmentSpan = replace(segment.spans[0], **changes)
+    return replace(segment, spans=(span, *segment.spans[1:]))
+
+
+async def gap_between_segments(bucket: Bucket) -> str:
+    return await bucket.alter(lambda topic: replace(topic, added=topic.added[1:]))
+
+
+async def gap_before_the_cold_end(bucket: Bucket) -> str:
+    return await bucket.alter(lambda topic: replace(topic, added=topic.added[:1]))
+
+
+async def log_start_beyond_the_end(bucket: Bucket) -> str:
+    return await bucket.alter_state(lambda state: replace(state, log_start_offset=state.cold_end + 1))
+
+
+# ---- lists
+
+
+async def listed(bucket: Bucket) -> str:
+    """Give the topic a list. Returns its key."""
+    key = list_key(0, WEB.topic_id, "ab" * 16)
+    topic = (await bucket.version(1)).topics[WEB.topic_id]
+    stored, body = encode_list(key, topic.name, WEB.topic_id, 0, topic.consolidated())
+    await bucket.store.create(key, body)
+    await bucket.alter(lambda topic: topic.listed(stored, topic.consolidated()))
+    return key
+
+
+async def missing_list(bucket: Bucket) -> str:
+    key = await listed(bucket)
+    await bucket.store.delete(key)
+    return key
+
+
+async def damaged_list(bucket: Bucket) -> str:
+    key = await listed(bucket)
+    await bucket.change(key, flipped)
+    return key
+
+
+async def list_of_another_topic(bucket: Bucket) -> str:
+    """The manifest is altered with it, so that its hash fits."""
+    key = await listed(bucket)
+    topic = (await bucket.version(1)).topics[SHOP.topic_id]
+    stored, body = encode_list(key, topic.name, SHOP.topic_id, 0, topic.consolidated())
+    await bucket.store.put(key, body)
+
+    def altered(topic: TopicState) -> TopicState:
+        return replace(topic, stored=stored)
+
+    await bucket.alter(altered)
+    return key
+
+
+# ---- versions
 
 
 async def truncated_manifest(bucket: Bucket) -> str:
@@ -139,33 +171,19 @@ async def stale_manifest(bucket: Bucket) -> str:
     return bucket.manifest(1)
 
 
-async def lost_manifest(bucket: Bucket) -> str:
-    """Delete the newest version and the log's copy of its records: only a segment shows that they existed."""
-    key = (await manifest_of(bucket.store, WEB_1)).segments[-1].key
-    await bucket.store.delete(f"{manifest_prefix('web', WEB.topic_id, 1)}{1:020d}.json")
-    return key
-
-
-async def lost_manifest_before_the_log(bucket: Bucket) -> str:
-    await bucket.store.delete(bucket.manifest(1))
-    return bucket.manifest(0)
-
-
-async def swapped_manifests(bucket: Bucket) -> str:
-    await bucket.swap(bucket.manifest(1), f"{manifest_prefix('web', WEB.topic_id, 1)}{1:020d}.json")
-    return bucket.manifest(1)
-
-
 async def forged_change(bucket: Bucket) -> str:
-    await bucket.rewrite(1, b'"log_start_offset":0', b'"log_start_offset":1')
+    manifest = await bucket.version(1)
+    forged = replace(manifest, floor=replace(manifest.floor, number=3))
+    await bucket.store.put(bucket.manifest(1), encode_version(forged))
     return bucket.manifest(1)
 
 
 async def forged_past(bucket: Bucket) -> str:
-    """Replace an older version with one that the newest does not follow."""
-    segment = await bucket.segment()
-    await bucket.rewrite(0, segment.sha256.encode(), b"0" * 64)
-    return bucket.manifest(0)
+    """Replace an older version with one that hashes to its head, and that the newest does not follow."""
+    manifest = await bucket.version(0)
+    forged = replace(manifest, floor=replace(manifest.floor, number=3))
+    await bucket.store.put(bucket.manifest(0), encode_version(replace(forged, head=head_of(forged))))
+    return bucket.manifest(1)
 
 
 async def lost_past(bucket: Bucket) -> str:
@@ -173,21 +191,24 @@ async def lost_past(bucket: Bucket) -> str:
     return bucket.manifest(0)
 
 
+async def exchanged_in_the_list(bucket: Bucket) -> str:
+    """Both the segment and its entry in the newest version are others: only the history shows it."""
+    key = (await bucket.segment()).key
+    body = (await bucket.store.get(key)).data
+    await bucket.alter_segment(0, lambda each: replace(each, sha256=sha256_of(body + b"x")))
+    return bucket.manifest(1)
+
+
 # ---- the history of versions that were collected
-
-
-def history_of(bucket: Bucket) -> ManifestHistory:
-    return ManifestHistory(bucket.store, "web", WEB)
 
 
 async def collected(bucket: Bucket) -> tuple[str, HistoryBlock]:
     """Turn version 0 into history; return the key and content of its block."""
-    key = bucket.manifest(0)
-    first = decode_manifest(key, (await bucket.store.get(key)).data)
-    block = HistoryBlock(WEB, first.previous_head, (step_of(first),))
-    await history_of(bucket).write(block)
-    await bucket.store.delete(key)
-    return history_of(bucket).key(0, 0), block
+    first, history = await bucket.version(0), ShardHistory(bucket.store, 0)
+    block = HistoryBlock(0, first.previous_head, (step_of(first),))
+    await history.write(block)
+    await bucket.store.delete(bucket.manifest(0))
+    return history.key(0, 0), block
 
 
 async def truncated_history(bucket: Bucket) -> str:
@@ -198,26 +219,26 @@ async def truncated_history(bucket: Bucket) -> str:
 
 async def flipped_history(bucket: Bucket) -> str:
     key, _ = await collected(bucket)
-    await bucket.change(key, lambda data: data.replace(b'"version":0', b'"version":1'))
+    await bucket.change(key, lambda data: data.replace(b'"first":0', b'"first":1'))
     return key
 
 
-async def history_of_another_partition(bucket: Bucket) -> str:
+async def history_of_another_shard(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    await bucket.store.put(key, encode_block(replace(block, topic_partition=WEB_1)))
+    await bucket.store.put(key, encode_block(replace(block, shard=5)))
     return key
 
 
 async def history_of_other_versions(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    steps = (*block.steps, replace(block.steps[0], version=1))
-    await bucket.store.put(key, encode_block(replace(block, steps=steps)))
+    await bucket.store.put(key, encode_block(replace(block, steps=(*block.steps, replace(block.steps[0], version=1)))))
     return key
 
 
 async def forged_history(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    forged = replace(block.steps[0], cold_end=block.steps[0].cold_end + 1)
+    step = block.steps[0]
+    forged = replace(step, floor=replace(step.floor, number=step.floor.number + 1))
     await bucket.store.put(key, encode_block(replace(block, steps=(forged,))))
     return key
 
@@ -237,10 +258,9 @@ async def missing_history(bucket: Bucket) -> str:
 async def overlapping_history(bucket: Bucket) -> str:
     """Put the same version in two blocks, so that one of them is not the history."""
     _, block = await collected(bucket)
-    longer = history_of(bucket).key(0, 1)
-    key = bucket.manifest(1)
-    second = decode_manifest(key, (await bucket.store.get(key)).data)
-    await bucket.store.put(longer, encode_block(replace(block, steps=(*block.steps, step_of(second)))))
+    longer = ShardHistory(bucket.store, 0).key(0, 1)
+    second = step_of(await bucket.version(1))
+    await bucket.store.put(longer, encode_block(replace(block, steps=(*block.steps, second))))
     return longer
 
 

@@ -9,7 +9,10 @@ from tests.storage.known_topics import known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
-from tidelog.storage.layout import COPY_KEY, floor_key
+from tidelog.storage.layout import COPY_KEY
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
 
@@ -70,35 +73,28 @@ async def epoch_without_start(bucket: Bucket) -> str:
     return bucket.entry(10)
 
 
-async def missing_floor(bucket: Bucket) -> str:
-    await bucket.store.delete(floor_key(0))
-    return floor_key(0)
+async def lost_manifests(bucket: Bucket) -> str:
+    """Without a manifest, the log must begin with entry 0."""
+    for version in (0, 1):
+        await bucket.store.delete(bucket.manifest(version))
+    return bucket.entry(0)
 
 
-async def damaged_floor(bucket: Bucket) -> str:
-    await bucket.store.put(floor_key(0), b"{}")
-    return floor_key(0)
-
-
-async def flipped_floor(bucket: Bucket) -> str:
-    await bucket.change(floor_key(0), lambda data: data.replace(b'"number": 7', b'"number": 3'))
-    return floor_key(0)
-
-
-async def floor_back(bucket: Bucket) -> str:
-    await bucket.change(floor_key(0), lambda data: as_before(data).replace(b'"number": 7', b'"number": 3'))
-    return bucket.entry(3)
+async def lost_newest_manifest(bucket: Bucket) -> str:
+    """The version before it has an earlier floor, whose entries were deleted."""
+    await bucket.store.delete(bucket.manifest(1))
+    return bucket.entry(5)
 
 
 async def floor_too_far(bucket: Bucket) -> str:
-    """Move the floor over an entry that is not archived: its records are neither in the log nor in a manifest."""
-    await bucket.change(floor_key(0), lambda data: as_before(data).replace(b'"number": 7', b'"number": 8'))
+    """Move the floor over an entry that is not archived: its records are neither in the log nor in a segment."""
+    return await bucket.append(ManifestChange(ChangeKind.SWEEP, floor=Floor(8, 2)))
+
+
+async def later_format(bucket: Bucket) -> str:
+    """A later version of Tidelog wrote an entry's manifest."""
+    await bucket.change(bucket.manifest(1), lambda data: data.replace(b'"format_version":3', b'"format_version":9'))
     return bucket.manifest(1)
-
-
-def as_before(floor: bytes) -> bytes:
-    """`floor` without a checksum, like floors of older versions: only the content shows the damage."""
-    return floor[: floor.index(b',"crc32"')] + b"}"
 
 
 async def wrong_index(bucket: Bucket) -> str:

@@ -7,41 +7,49 @@ from dataclasses import replace
 
 import pytest
 from tests.storage import cold_faults, log_faults
-from tests.storage.archive_scenes import manifest_of
 from tests.storage.broken_bucket import Bucket, bucket_of_scene, cut, flipped
-from tests.storage.record_tables import WEB, WEB_1, record_table
+from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.verify import BucketVerification
-from tidelog.storage.layout import manifest_prefix
-from tidelog.storage.manifests.manifest import ChangeKind
-from tidelog.storage.manifests.manifest_codec import WHOLE_SEGMENTS_MAX
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.segments.segment_codec import encode_segment
-from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.layout import list_key, shard_segment_key
+from tidelog.storage.manifests.losses import Loss
+from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.wal.wal_index import WalIndex
 
 Fault = Callable[[Bucket], Awaitable[str]]
 SHALLOW: list[tuple[Fault, str]] = [
     (cold_faults.missing_segment, "is missing, though a manifest names it"),
+    (cold_faults.missing_segment, "restore it from a copy of the bucket"),
     (cold_faults.truncated_segment, "bytes, its manifest says"),
     (cold_faults.swapped_segments, "bytes, its manifest says"),
-    (cold_faults.segment_of_another_partition, "other records than its name says"),
-    (cold_faults.flipped_footer, "checksum"),
-    (cold_faults.another_count, "records, its manifest says"),
-    (cold_faults.another_time, "timestamps"),
-    (cold_faults.segment_of_another_topic, "key contradicts"),
+    (cold_faults.another_count, "records for"),
     (cold_faults.too_high_level, "level 3"),
+    (cold_faults.run_to_come, "of run 7"),
+    (cold_faults.runs_out_of_order, "with later offsets of partition 0 than run 5"),
+    (cold_faults.spans_out_of_order, "not ascending by partition"),
+    (cold_faults.overlapping_segments, "holds offset"),
+    (cold_faults.beyond_the_cold_end, "its cold end is"),
     (cold_faults.gap_between_segments, "lacks offsets 0 to"),
     (cold_faults.gap_before_the_cold_end, "lacks offsets 6 to"),
-    (cold_faults.overlapping_segments, "after offset"),
-    (cold_faults.truncated_manifest, "envelope"),
+    (cold_faults.log_start_beyond_the_end, "after its cold end"),
+    (cold_faults.missing_list, "does not exist: the archived records of web in shard 0"),
+    (cold_faults.damaged_list, "another sha256"),
+    (cold_faults.list_of_another_topic, "is the list of topic shop"),
+    (cold_faults.truncated_manifest, ""),
     (cold_faults.flipped_manifest, "checksum"),
-    (cold_faults.stale_manifest, "another partition or version"),
-    (cold_faults.lost_manifest, "the manifest that named it is lost"),
-    (cold_faults.lost_manifest_before_the_log, "the WAL begins at"),
-    (cold_faults.swapped_manifests, "another partition or version"),
+    (cold_faults.stale_manifest, "another shard or version"),
     (cold_faults.forged_change, "does not hash to its head"),
+    (cold_faults.forged_past, "does not follow the version before it"),
+    (cold_faults.lost_past, "no block of the history has it"),
+    (cold_faults.truncated_history, ""),
+    (cold_faults.flipped_history, "checksum"),
+    (cold_faults.history_of_another_shard, "another shard or of other versions"),
+    (cold_faults.history_of_other_versions, "another shard or of other versions"),
+    (cold_faults.forged_history, "does not hash to its head"),
+    (cold_faults.history_with_another_past, "does not hash to its head"),
+    (cold_faults.missing_history, "no block of the history has it"),
+    (cold_faults.overlapping_history, "the block before it those up to 0"),
+    (cold_faults.history_beyond_the_newest, "the newest versions are lost"),
     (log_faults.missing_entry, "is missing"),
     (log_faults.missing_first_entry, "is missing"),
     (log_faults.missing_last_entry, "which are missing in the log"),
@@ -52,11 +60,11 @@ SHALLOW: list[tuple[Fault, str]] = [
     (log_faults.overlap_in_offsets, "inv. 4"),
     (log_faults.epoch_back, "inv. 3"),
     (log_faults.epoch_without_start, "no START entry"),
-    (log_faults.missing_floor, "a log without a floor"),
-    (log_faults.damaged_floor, "format version"),
-    (log_faults.flipped_floor, "checksum"),
-    (log_faults.floor_back, "is missing"),
-    (log_faults.floor_too_far, "the WAL begins at"),
+    (log_faults.lost_manifests, "without a manifest, a log begins with entry 0"),
+    (log_faults.lost_newest_manifest, "is missing, with all up to entry 6"),
+    (log_faults.floor_too_far, "the floor passed records that no segment has"),
+    (log_faults.later_format, "is of version 9 of the format 'manifest'"),
+    (log_faults.later_format, "Install that version here"),
     (log_faults.wrong_index, "contradicts the log"),
     (log_faults.index_of_another_shard, "shard 4"),
     (log_faults.records_in_another_shard, "lives in shard 3"),
@@ -68,20 +76,12 @@ SHALLOW: list[tuple[Fault, str]] = [
 ]
 DEEP: list[tuple[Fault, str]] = [
     (cold_faults.flipped_records, "checksum"),
-    (cold_faults.altered_segment, ""),
+    (cold_faults.flipped_footer, "checksum"),
+    (cold_faults.exchanged_segment, "belongs to another topic"),
+    (cold_faults.another_time, "timestamps"),
     (cold_faults.other_checksum, "sha256"),
+    (cold_faults.exchanged_in_the_list, "lists 1 that are not in it"),
     (log_faults.flipped_entry, "checksum"),
-    (cold_faults.forged_past, "does not hash to its head"),
-    (cold_faults.lost_past, "no block of the history has it"),
-    (cold_faults.truncated_history, "envelope"),
-    (cold_faults.flipped_history, "checksum"),
-    (cold_faults.history_of_another_partition, "another partition or of other versions"),
-    (cold_faults.history_of_other_versions, "another partition or of other versions"),
-    (cold_faults.forged_history, "does not hash to its head"),
-    (cold_faults.history_with_another_past, "does not hash to its head"),
-    (cold_faults.missing_history, "no block of the history has it"),
-    (cold_faults.overlapping_history, "the block before it those up to 0"),
-    (cold_faults.history_beyond_the_newest, "later ones are lost"),
 ]
 
 
@@ -89,10 +89,12 @@ async def test_the_bucket_itself_is_sound() -> None:
     bucket = await bucket_of_scene()
     for deep in (False, True):
         assert await bucket.findings(deep=deep) == []
+    await cold_faults.listed(bucket)
+    assert await bucket.findings(deep=True) == []
 
 
 @pytest.mark.parametrize(("fault", "cause"), SHALLOW, ids=lambda value: getattr(value, "__name__", ""))
-async def test_a_fault_that_listings_and_footers_show_is_named(fault: Fault, cause: str) -> None:
+async def test_a_fault_that_listings_and_manifests_show_is_named(fault: Fault, cause: str) -> None:
     bucket = await bucket_of_scene()
     key = await fault(bucket)
     for deep in (False, True):
@@ -108,13 +110,55 @@ async def test_a_fault_that_only_every_byte_shows_is_named(fault: Fault, cause: 
 
 def expect_named(found: list[Finding], key: str, cause: str) -> None:
     named = [finding for finding in found if finding.key == key and cause in finding.text]
-    assert [finding.severity for finding in named] == [Severity.ERROR], found
+    assert {finding.severity for finding in named} == {Severity.ERROR}, found
+
+
+async def test_a_damaged_version_harms_nothing_that_can_be_checked_without_it() -> None:
+    bucket = await bucket_of_scene()
+    key = await cold_faults.truncated_manifest(bucket)
+    (finding,) = await bucket.findings(deep=True)
+    assert finding.key == key
+
+
+async def test_a_damaged_list_harms_its_topic_only() -> None:
+    bucket = await bucket_of_scene()
+    damaged = await cold_faults.damaged_list(bucket)
+    lost = (await bucket.version(1)).topics[SHOP.topic_id].added[0].key
+    await bucket.store.delete(lost)
+    assert {finding.key for finding in await bucket.findings(deep=False)} == {damaged, lost}
 
 
 async def test_a_copy_of_a_segment_is_an_orphan() -> None:
     bucket = await bucket_of_scene()
-    key = await cold_faults.duplicated_segment(bucket)
+    key = shard_segment_key("web", WEB.topic_id, 0, "cd" * 16)
+    await bucket.duplicate((await bucket.segment()).key, key)
     (finding,) = await bucket.findings(deep=True)
+    assert (finding.severity, finding.key) == (Severity.ORPHAN, key)
+
+
+async def test_an_orphan_with_records_beyond_the_log_shows_that_a_manifest_is_lost() -> None:
+    """The last records are in a segment only, and the version that named it is gone with the log's entries."""
+    bucket = await bucket_of_scene()
+    key = (await bucket.segment(1)).key
+    await bucket.store.delete(bucket.manifest(1))
+    for seq in (7, 8, 9):
+        await bucket.store.delete(bucket.entry(seq))
+    expect_named(await bucket.findings(deep=False), key, "the manifest that named it is lost (inv. 5)")
+
+
+async def test_an_orphan_that_is_no_segment_is_a_warning() -> None:
+    bucket = await bucket_of_scene()
+    key = shard_segment_key("web", WEB.topic_id, 0, "cd" * 16)
+    await bucket.store.put(key, b"hello")
+    (finding,) = await bucket.findings(deep=False)
+    assert (finding.severity, finding.key) == (Severity.WARNING, key)
+
+
+async def test_a_list_that_no_manifest_names_is_an_orphan() -> None:
+    bucket = await bucket_of_scene()
+    key = list_key(0, WEB.topic_id, "cd" * 16)
+    await bucket.store.put(key, b"{}")
+    (finding,) = await bucket.findings(deep=False)
     assert (finding.severity, finding.key) == (Severity.ORPHAN, key)
 
 
@@ -133,41 +177,12 @@ async def test_a_bucket_whose_older_versions_are_history_is_sound() -> None:
     assert await bucket.findings(deep=True) == []
 
 
-async def test_manifests_that_are_all_lost_are_reported_by_where_the_log_begins() -> None:
+async def test_gaps_below_the_clean_end_and_recorded_losses_are_no_fault() -> None:
     bucket = await bucket_of_scene()
-    for place in (WEB, WEB_1):
-        for segment in (await manifest_of(bucket.store, place)).segments:
-            await bucket.store.delete(segment.key)
-        for version in (0, 1):
-            await bucket.store.delete(f"{manifest_prefix('web', WEB.topic_id, place.partition)}{version:020d}.json")
-    expect_named(await bucket.findings(deep=False), bucket.entry(7), "the manifests of web are lost")
-
-
-async def test_a_manifest_whose_base_is_missing_is_named() -> None:
-    """The list is so long that a version is a difference to an older one."""
-    store = MemoryObjectStore()
-    log = ManifestLog(store, "web", WEB)
-    segments = []
-    for offset in range(WHOLE_SEGMENTS_MAX + 2):
-        made = encode_segment("web", WEB, record_table([offset]), f"{offset:032x}")
-        await store.create(made.segment.key, made.body)
-        segments.append(made.segment)
-    for count in (len(segments) - 1, len(segments)):
-        before = await log.latest()
-        await log.append(replace(before, segments=tuple(segments[:count]), cold_end=count))
-    verification = BucketVerification(store)
-    assert [finding async for finding in verification.findings()] == []
-    prefix = manifest_prefix("web", WEB.topic_id, 0)
-    await store.delete(f"{prefix}{0:020d}.json")
-    found = [finding async for finding in BucketVerification(store).findings()]
-    expect_named(found, f"{prefix}{1:020d}.json", "difference to version 0, which is missing")
-
-
-async def test_gaps_from_compaction_are_no_fault() -> None:
-    bucket = await bucket_of_scene()
-    manifest = await manifest_of(bucket.store, WEB)
-    made = encode_segment("web", WEB, record_table([1, 4, 7]), "ab" * 16)
-    await bucket.store.put(made.segment.key, made.body)
-    compacted = replace(manifest, segments=(made.segment, *manifest.segments[2:]), clean_end=manifest.cold_end)
-    await bucket.append(compacted, ChangeKind.COMPACT)
-    assert await bucket.findings(deep=True) == []
+    await bucket.alter(lambda topic: replace(topic, added=topic.added[1:]))
+    cleaned = {0: ColdState(0, 11, clean_end=6)}
+    lost = {1: ColdState(0, 5, losses=(Loss(0, 4, "wal/0000/1", 5),))}
+    await bucket.alter(lambda topic: replace(topic, partitions={**topic.partitions, **cleaned, **lost}))
+    found = await bucket.findings(deep=False)
+    assert {finding.severity for finding in found} == {Severity.LOSS, Severity.ORPHAN}
+    assert "offsets 0 to 3 of partition 1 are recorded as lost" in found[0].text

@@ -160,6 +160,8 @@ class BucketVerification:
             else:
                 await ManifestCheck(self._store, look, self._report).run(deep=self._deep)
                 self.state.shards.add(shard)
+            if look.manifest is None:  # reported; the records in its log are no further fault
+                self.state.met |= {place for place, found in self._wal.stretches.items() if found.shard == shard}
 
     async def _check_segments(self) -> None:
         self._wal_of = self._wal.by_topic()
@@ -176,7 +178,7 @@ class BucketVerification:
     def _begun(self, folder: TopicFolder, found: TopicLook | None) -> None:
         states = found.state.all_partitions if found and found.state else {}
         self.state.see(folder, max(states, default=-1))
-        if found and found.state and (wal := self._wal_of.get(folder.name.topic_id)):
+        if (found is None or found.state) and (wal := self._wal_of.get(folder.name.topic_id)):
             self.state.met |= {place for place, stretch in wal.stretches.items() if stretch.shard == folder.shard}
 
     async def _stranger(self, info: ObjectInfo) -> None:

@@ -33,7 +33,7 @@ class Suspicion:
 class WalkState:
     """`shards`: those whose manifest was checked. `after`: the segments up to this key were checked, "" for none.
     `seen` maps topic ids to names (two names of one id are a fault) and their highest partition, -1 for none. `met` are
-    the partitions of the write-ahead logs that were compared with a manifest."""
+    the partitions of the write-ahead logs that were compared with a manifest, or whose manifest or list is damaged."""
 
     store: str
     deep: bool

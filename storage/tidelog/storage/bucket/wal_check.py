@@ -25,7 +25,7 @@ from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal.floor import BEGINNING
+from tidelog.storage.wal.floor import BEGINNING, Floor
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, WalHeader
@@ -125,7 +125,9 @@ class WalCheck:
                 self._note_below(answer)
                 await self._report(Looked(entry.size_bytes, waiting=True))
                 continue
-            if expected is not None and entry.number != expected and not await self._was_truncated(expected):
+            if expected is None:
+                self._floor = Floor(entry.number)
+            elif entry.number != expected and not await self._was_truncated(expected):
                 await self._report(self._gap(expected, entry.number))
             expected = entry.number + 1
             await self._check_entry(entry, answer)
