@@ -1,8 +1,8 @@
-"""A shard's manifest with a topic of 100,000 simulated segments, each of three partitions, on the local disk: the bytes
+"""A shard's manifest with a topic of 100,000 simulated segments, each of four partitions, on the local disk: the bytes
 of an append, the requests to open it, and the time to plan what expires.
 
 The row measures the versions after a new list, each of which has one more difference to it, beside those for a list of
-1,000 segments.
+4,500 segments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.measure import Goal, Row, Side, compare
 from tidelog.storage.layout import shard_segment_key
-from tidelog.storage.manifests.shard_log import DIFFERENCES_MIN, ShardLog
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
@@ -29,10 +29,10 @@ from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep.retention import plan_expiry
 from tidelog.storage.upkeep.rules import UpkeepRules
 
-FEW, MANY = 1_000, 100_000
-APPENDS = DIFFERENCES_MIN // 4
-"""Each makes a segment and three states, and a topic of few segments gets a new list after `DIFFERENCES_MIN`."""
-PARTITIONS, SPANS, RECORDS = 300, 3, 400_000
+FEW, MANY = 4_500, 100_000
+"""Fewer have no list (`shard_log.DIFFERENCES_MIN`)."""
+APPENDS = 64
+PARTITIONS, SPANS, RECORDS = 300, 4, 400_000
 TOPIC, TOPIC_ID, SHARD = "web", "11" * 16, 0
 PLANS = 5
 CLIENT = "ShardLog in this process, on a local directory"
@@ -136,7 +136,7 @@ def _change(numbers: Sequence[int]) -> ManifestChange:
 
 
 def _segment(number: int) -> TopicSegment:
-    """Segment *n* has the next records of three partitions in turn."""
+    """Segment *n* has the next records of four partitions in turn."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()
     turn, at = divmod(number * SPANS, PARTITIONS)
     base = turn * RECORDS

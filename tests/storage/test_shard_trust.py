@@ -11,6 +11,7 @@ from tests.storage.archive_scenes import NEVER, CrashingStore, GatedStore, Manua
 from tests.storage.segment_lists import PLACE, SHARD, Pass, dense, passes_of
 
 from tidelog.storage.errors import Conflict, Unavailable
+from tidelog.storage.manifests import shard_log
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -170,7 +171,8 @@ async def test_more_versions_than_a_page_holds_are_passed_over(store: MemoryObje
 # ---- size
 
 
-async def test_an_append_to_a_long_list_sends_what_one_to_a_short_list_does(store: MemoryObjectStore) -> None:
+async def test_an_append_to_a_long_list_sends_what_one_to_a_short_list_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 256)
     sent = []
     for segments in (1_000, 20_000):
         counting = CountingObjectStore(MemoryObjectStore())

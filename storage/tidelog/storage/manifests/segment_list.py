@@ -53,7 +53,7 @@ class SegmentList:
     def __contains__(self, key: object) -> bool:
         """Whether a segment with this key is listed."""
         at = self.stored.position.get(key) if isinstance(key, str) else None
-        return (at is not None and at not in self.removed) or any(segment.key == key for segment in self.added)
+        return (at is not None and at not in self.removed) or key in self._added_by_key
 
     def __iter__(self) -> Iterator[TopicSegment]:
         """All segments in the order of the log. It makes an object of each: for planning, use `columns`."""
@@ -70,7 +70,7 @@ class SegmentList:
         at = self.stored.position.get(key)
         if at is not None and at not in self.removed:
             return self.stored.segment(at)
-        return next((segment for segment in self.added if segment.key == key), None)
+        return self._added_by_key.get(key)
 
     def find(self, partition: int, offset: int, since_ms: int | None = None) -> FoundSpan | None:
         """The span of `partition` that holds `offset`, or else the next one; None if there is none. `since_ms`: only
@@ -85,9 +85,13 @@ class SegmentList:
             yield found
             found = self.find(partition, found.span.next_offset)
 
+    @cached_property
+    def _added_by_key(self) -> dict[str, TopicSegment]:
+        return {segment.key: segment for segment in self.added}
+
     def changed(self, removed: Iterable[str], added: Iterable[TopicSegment]) -> SegmentList:
         """Without the segments with the keys `removed`, and with `added`. Raises `DoesNotApply`."""
-        places, left = set(self.removed), {segment.key: segment for segment in self.added}
+        places, left = set(self.removed), dict(self._added_by_key)
         for key in removed:
             if left.pop(key, None) is None:
                 at = self.stored.position.get(key)
