@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import product
+from types import NoneType
 
 import pytest
 from tests.storage.archive_scenes import (
@@ -26,7 +28,7 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
-from tidelog.storage.archive.archiver import Archiver
+from tidelog.storage.archive.archiver import Archiver, PassReport
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -112,6 +114,29 @@ async def test_two_archivers_of_a_shard_do_not_harm_each_other(work: Work) -> No
             await first
         await check_logs(scene, store)
         await archiver_of(scene, store, seed=2).run_once()
+        await check_logs(scene, store)
+        assert (await scene.wal.floor()).number == scene.next_seq
+
+
+async def test_two_archivers_that_take_turns_at_any_requests_publish_each_record_once() -> None:
+    """The first pauses before any of its requests, then the second before any of its own; the first ends, and then the
+    second."""
+    pauses = 9
+    for first_pause, second_pause in product(range(pauses), repeat=2):
+        store = MemoryObjectStore()
+        scene = await small_scene(store)
+        first, second = GatedStore(store, first_pause), GatedStore(store, second_pause)
+        passes = []
+        for seed, gated in enumerate((first, second), start=1):
+            task = asyncio.create_task(archiver_of(scene, gated, seed=seed).run_once(scene.next_seq))
+            await gated.reached.wait()
+            passes.append(task)
+        for gated, task in zip((first, second), passes, strict=True):
+            gated.gate.set()
+            await asyncio.wait([task])
+        results = await asyncio.gather(*passes, return_exceptions=True)
+        assert {type(result) for result in results[1:]} <= {Conflict, NoneType, PassReport}
+        assert isinstance(results[0], PassReport), "it ended first"
         await check_logs(scene, store)
         assert (await scene.wal.floor()).number == scene.next_seq
 
