@@ -15,9 +15,8 @@ from tidelog.storage.stores.opening import open_store
 
 KINDS = (
     ("write-ahead log entries", "wal/", ".parquet"),
-    ("floors of the logs", "wal/", "_floor"),
     ("cold segments", "topics/", ".parquet"),
-    ("manifest versions", "topics/", ".json"),
+    ("manifests", "manifests/", ".json"),
     ("journal of topics", "meta/", ".json"),
     ("other", "", ""),
 )

@@ -57,18 +57,16 @@ def test_bills_of_two_brokers_add_up() -> None:
 def test_objects_are_distinguished_by_kind() -> None:
     objects = [
         ObjectInfo("wal/0000/00000000000000000000.parquet", 10, "", 0),
-        ObjectInfo("wal/0000/_floor", 1, "", 0),
-        ObjectInfo("topics/t/0123456789abcdef0123456789abcdef/partition=0/0-9-x.parquet", 100, "", 0),
-        ObjectInfo("topics/t/0123456789abcdef0123456789abcdef/_manifest/00000/0.json", 5, "", 0),
+        ObjectInfo("topics/t/0123456789abcdef0123456789abcdef/0000-x.parquet", 100, "", 0),
+        ObjectInfo("manifests/0000/00000000000000000000.json", 5, "", 0),
         ObjectInfo("meta/0.json", 2, "", 0),
         ObjectInfo("strange", 3, "", 0),
     ]
     found = {kind.name: (kind.objects, kind.size_bytes) for kind in kinds_of(objects)}
     assert found == {
         "write-ahead log entries": (1, 10),
-        "floors of the logs": (1, 1),
         "cold segments": (1, 100),
-        "manifest versions": (1, 5),
+        "manifests": (1, 5),
         "journal of topics": (1, 2),
         "other": (1, 3),
     }

@@ -1,7 +1,6 @@
 """The keys of all objects in a bucket. Only this module makes and parses keys.
 
 wal/<shard:04d>/<seq:020d>.parquet
-wal/<shard:04d>/_floor
 wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
@@ -61,10 +60,6 @@ def wal_prefix(shard: int) -> str:
 
 def wal_suffix() -> str:
     return ".parquet"
-
-
-def floor_key(shard: int) -> str:
-    return f"{wal_prefix(shard)}_floor"
 
 
 def index_prefix(shard: int) -> str:
@@ -130,7 +125,7 @@ def numbered_key(prefix: str, number: int, suffix: str) -> str:
 
 
 def number_of(key: str, prefix: str, suffix: str) -> int | None:
-    """The number in the key of an object log's entry; None for another key, such as ``_floor``."""
+    """The number in the key of an object log's entry; None for another key."""
     found = re.fullmatch(re.escape(prefix) + r"(\d{20})" + re.escape(suffix), key)
     return int(found.group(1)) if found else None
 
