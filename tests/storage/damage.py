@@ -22,25 +22,41 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+from tests.storage.record_tables import record_table
+from tests.storage.topic_segments import PLACE, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
-from tidelog.storage.parquet.parquet_format import CHECKSUMS, footer_bytes
-from tidelog.storage.segments.segment_codec import decode_segment
+from tidelog.storage.parquet.parquet_format import CHECKSUMS, decode_footer, footer_bytes
+from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span
+from tidelog.storage.segments.span_groups import span_groups
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 MEMORY_BYTES_MAX = 4 << 30
+SEGMENT = made_segment({0: record_table([3, 4, 7, 9]), 5: record_table([2, 3])})
+"""The segment that is damaged, of two partitions in one row group."""
 
 
 def decoded(key: str, data: bytes) -> tuple[object, pa.Table]:
-    """Return header and records of a WAL entry or a segment. Reading only the header must give the same header or
-    refuse."""
+    """Return header and records of a WAL entry, or the slices of the spans and all rows of `SEGMENT`. Reading only the
+    header, or a slice, must give the same or refuse."""
     if not key.startswith("wal/"):
-        return None, decode_segment(key, data)
+        rows = decode_topic_segment(SEGMENT.segment, PLACE, data)
+        return [_slice(data, span.partition) for span in SEGMENT.segment.spans], rows
     codec = ParquetWalCodec()
     entry = codec.decode(key, data)
     assert codec.decode_header(key, data) == entry.header
     return entry.header, entry.records
+
+
+def _slice(data: bytes, partition: int) -> pa.Table:
+    """One record and more of a partition, decoded from single pages."""
+    key = SEGMENT.segment.key
+    footer = decode_footer(key, SEGMENT_FLAVOR, data, len(data))
+    (part,) = span_groups(footer, span_in(SEGMENT.segment, partition))
+    stored = StoredGroups(key, footer, memoryview(data)[part.group.start : part.group.end], part.group.start)
+    return decode_span(stored, [part], Wanted(partition, 0, 1, 1))
 
 
 def damaged(kind: str, good: bytes, seed: int, count: int) -> Iterator[bytes]:

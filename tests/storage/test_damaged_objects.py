@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.storage.record_tables import SHOP, WEB, record_table, records_header, spans_of, wal_table
+from tests.storage.damage import SEGMENT
+from tests.storage.record_tables import SHOP, WEB, records_header, spans_of, wal_table
 
-from tidelog.storage.layout import segment_key
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ROOT = Path(__file__).parents[2]
 WAL_KEY = "wal/0000/00000000000000000000.parquet"
-SEGMENT_KEY = segment_key("web", WEB.topic_id, 0, 3, 9, "ab" * 16)
 
 
 def an_entry() -> bytes:
@@ -33,9 +31,7 @@ def a_start_entry() -> bytes:
 
 
 def a_segment() -> bytes:
-    encoded = encode_segment("web", WEB, record_table([3, 4, 7, 9]), "ab" * 16)
-    assert encoded.segment.key == SEGMENT_KEY
-    return bytes(encoded.body)
+    return bytes(SEGMENT.body)
 
 
 Made = Callable[[], bytes]
@@ -43,7 +39,7 @@ Made = Callable[[], bytes]
 OBJECTS = {
     "an entry": (WAL_KEY, an_entry),
     "a START entry": (WAL_KEY, a_start_entry),
-    "a segment": (SEGMENT_KEY, a_segment),
+    "a segment": (SEGMENT.segment.key, a_segment),
 }
 objects = pytest.mark.parametrize(("key", "made"), OBJECTS.values(), ids=OBJECTS)
 FORGEABLE = ["an entry", "a segment"]  # a START entry has no row group whose checksum could be made to match
