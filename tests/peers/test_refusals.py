@@ -60,6 +60,7 @@ SAMPLES: tuple[errors.TidelogError, ...] = (
     errors.NotLeader("x", leader="http://10.0.0.7:8080"),
     errors.LeaderUnknown("x", retry_after_s=0.1),
     errors.Corrupt("wal/0000/1.parquet", "cut off"),
+    errors.NewerFormat("x"),
 )
 
 
