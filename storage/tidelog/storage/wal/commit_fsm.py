@@ -18,8 +18,9 @@
       RESOLVING: another's, or gone;    v            (entries with records only)
       CHECKING_FLOOR: below it ----> FENCED <-- SEARCHING: the log has the epoch to be claimed, or a later one
 
-There is one method per state, and at most one store request per step (two for a header of unusual length). `step`
-advances once, so that tests and the simulation can stop between any two requests. `wal_writer.WalWriter` drives it.
+There is one method per state, and at most one store request per step (two for a header of unusual length, or for the
+floor in a manifest that is not known yet). `step` advances once, so that tests and the simulation can stop between any
+two requests. `wal_writer.WalWriter` drives it.
 
 Why each step is needed
 -----------------------

@@ -37,7 +37,7 @@ class Tail:
 
 
 async def find_tail(wal: Wal) -> Tail:
-    """The end of `wal`. Takes three requests if the listing is one page."""
+    """The end of `wal`. Takes three requests if the listing is one page, and one more if the manifest is not known."""
     search = TailSearch(wal)
     while (tail := await search.step()) is None:
         pass
@@ -57,7 +57,8 @@ class TailSearch:
         self._known_end = known_end
 
     async def step(self) -> Tail | None:
-        """Make one request (two for a header of unusual length). Returns the tail once it is found."""
+        """Make one request (two for a header of unusual length, or for a manifest that is not known yet). Returns the tail
+        once it is found."""
         if self._floor is None:
             await self._read_floor()
             return None
