@@ -57,7 +57,7 @@ class TailSearch:
         self._known_end = known_end
 
     async def step(self) -> Tail | None:
-        """Make one request (two for a header of unusual length, or for a manifest that is not known yet). Returns the tail
+        """Make one request (two for a header of unusual length, or a manifest that is not known yet). Returns the tail
         once it is found."""
         if self._floor is None:
             await self._read_floor()
