@@ -38,7 +38,8 @@ from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 0.5
 PAUSE_AFTER_ERROR_S = 5.0
-PASSES_AT_ONCE_MAX = 4
+PASSES_AT_ONCE_MAX = 2
+"""More would take more memory; a pass over several topics uses several processors."""
 
 
 class ArchiveLoop(BackgroundLoop):
