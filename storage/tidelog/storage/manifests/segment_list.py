@@ -36,7 +36,7 @@ class FoundSpan:
     first_row: int
 
 
-_place, _partition = attrgetter("place"), attrgetter("partition")
+_place, _partition, _records = map(attrgetter, ("place", "partition", "records"))
 
 
 @dataclass(frozen=True)
@@ -162,4 +162,4 @@ def _place_of(segment: TopicSegment, partition: int) -> int | None:
 
 
 def _found(segment: TopicSegment, place: int) -> FoundSpan:
-    return FoundSpan(segment, segment.spans[place], sum(span.records for span in segment.spans[:place]))
+    return FoundSpan(segment, segment.spans[place], sum(map(_records, segment.spans[:place])))
