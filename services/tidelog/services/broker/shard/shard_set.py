@@ -97,7 +97,7 @@ class ShardSet:
 
     def debt_bytes(self) -> int:
         """Stored bytes of the WAL entries of led shards that are not archived."""
-        return sum(led.leader.extent.bytes for led in self._led.values())
+        return sum(led.leader.extent.bytes for led in self._led.values() if led.serving)
 
     @property
     def producers_wait(self) -> bool:
