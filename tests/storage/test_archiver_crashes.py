@@ -138,6 +138,8 @@ async def test_two_archivers_that_take_turns_at_any_requests_publish_each_record
         assert {type(result) for result in results[1:]} <= {Conflict, NoneType, PassReport}
         assert isinstance(results[0], PassReport), "it ended first"
         await check_logs(scene, store)
+        listed = sum(topic.totals.records for topic in (await manifest_of(store)).topics.values())
+        assert listed == sum(scene.next_offsets.values()), "readers pass over what is listed twice"
         assert (await scene.wal.floor()).number == scene.next_seq
 
 

@@ -21,6 +21,7 @@ from tests.storage.archive_scenes import (
     ManualClock,
     Scene,
     check_logs,
+    manifest_of,
 )
 
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
@@ -102,6 +103,10 @@ class Schedule:
     async def check(self) -> None:
         await check_logs(self.scene, self.bucket)
         floor = await self.scene.wal.floor()
+        topics = (await manifest_of(self.bucket)).topics
+        for topic_id, topic in topics.items():
+            ends = [state.cold_end for state in topic.all_partitions.values()]
+            assert topic.totals.records == sum(ends), f"{topic_id} lists a record twice"
         there = {entry.number async for entry in self.scene.wal.entries()}
         for number in range(self.scene.next_seq):
             if number < floor.number:
