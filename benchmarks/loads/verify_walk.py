@@ -1,6 +1,6 @@
 """Verify a simulated bucket. Prints the time, memory and requests as a line of JSON.
 
-python -m benchmarks.loads.verify_walk --partitions 16 --segments 500
+python -m benchmarks.loads.verify_walk --topics 1 --segments 100000
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Walk:
     grown_bytes: int
 
 
-async def walk(partitions: int, segments: int) -> Walk:
+async def walk(topics: int, segments: int) -> Walk:
     bucket = MadeUpBucket()
-    stored_bytes = await bucket.fill(partitions, segments)
+    stored_bytes = await bucket.fill(topics, segments)
     bucket.requests = 0
     peak_bytes, began_s, cpu_s = _peak_bytes(), time.perf_counter(), time.process_time()
     verification = BucketVerification(bucket)
@@ -53,10 +53,10 @@ def _peak_bytes() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--partitions", type=int, required=True)
+    parser.add_argument("--topics", type=int, required=True)
     parser.add_argument("--segments", type=int, required=True, help="in each")
     options = parser.parse_args()
-    print(json.dumps(asdict(asyncio.run(walk(options.partitions, options.segments)))))
+    print(json.dumps(asdict(asyncio.run(walk(options.topics, options.segments)))))
 
 
 if __name__ == "__main__":

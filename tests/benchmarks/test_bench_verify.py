@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.made_up_bucket import FIRST_PARTITION, TOPIC, TOPIC_ID, MadeUpBucket
+from benchmarks.made_up_bucket import SHARD, MadeUpBucket
 from tests.benchmarks.test_bench_quick import bench
 
 from tidelog.storage.bucket.verify import BucketVerification
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import shard_segment_key
 
 
 def test_a_quick_run_of_verify(tmp_path: Path) -> None:
@@ -21,13 +20,21 @@ def test_a_quick_run_of_verify(tmp_path: Path) -> None:
     assert took["measured"] > 0
 
 
-async def test_a_made_up_footer_that_is_another_segments_is_found() -> None:
-    """The benchmark does verify: it reports an error if a manifest names one segment in place of another."""
+async def test_a_made_up_segment_of_another_size_is_found() -> None:
+    """The benchmark does verify: it reports an error if an object is not as the manifest says."""
     bucket = MadeUpBucket(request_s=0.0)
-    await bucket.fill(partitions=1, segments=3)
+    await bucket.fill(topics=3, segments=3)
     assert [finding async for finding in BucketVerification(bucket).findings()] == []
-    log = ManifestLog(bucket, TOPIC, TopicPartition(TOPIC_ID, FIRST_PARTITION))
-    _, second, third = (await log.latest()).segments
-    bucket.mistake(second.key, third.key)
+    key = shard_segment_key("topic-1", f"{1:032x}", SHARD, f"{7_368_787:032x}")
+    bucket.grow(key)
     (found,) = [finding async for finding in BucketVerification(bucket).findings()]
-    assert (found.key, "its name says" in found.text) == (second.key, True)
+    assert (found.key, "bytes, its manifest says" in found.text) == (key, True)
+
+
+async def test_the_requests_of_a_verification_follow_pages_and_not_segments() -> None:
+    bucket = MadeUpBucket(request_s=0.0)
+    await bucket.fill(topics=10, segments=500)
+    bucket.requests = 0
+    assert [finding async for finding in BucketVerification(bucket).findings()] == []
+    pages, lists = 6, 10
+    assert bucket.requests <= pages + lists + 20

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.end_to_end.broker_process import run_tidelog
-from tests.storage.manifest_histories import history_of
-from tests.storage.record_tables import SHOP, WEB
+from tests.storage.collect_scenes import CollectScene
+from tests.storage.shard_histories import SHARD, TOPIC_ID
 
 from tidelog.services.cli.bucket_attest import COLUMNS
 from tidelog.storage.stores.local import LocalObjectStore
@@ -21,8 +21,7 @@ from tidelog.storage.stores.local import LocalObjectStore
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[LocalObjectStore]:
     opened = LocalObjectStore(tmp_path / "data")
-    for place in (WEB, SHOP):
-        await history_of(opened, place=place).run(4)
+    await CollectScene(opened).grow(4)
     yield opened
     await opened.aclose()
 
@@ -30,30 +29,37 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalObjectStore]:
 async def test_an_attestation_is_a_table_for_people(store: LocalObjectStore) -> None:
     told = run_tidelog(["bucket", "attest", "--store", store.url])
     assert told.returncode == 0
-    headings, first, second, digest = told.stdout.decode().splitlines()
+    headings, first, digest = told.stdout.decode().splitlines()
     assert re.split(r"  +", headings) == [name.upper() for name in COLUMNS]
-    assert first.split()[:4] == ["web", WEB.topic_id, "0", "3"]
-    assert second.split()[1] == SHOP.topic_id
+    assert first.split()[:4] == ["web", TOPIC_ID, str(SHARD), "3"]
     assert len(digest.removeprefix("digest ")) == 64
-    assert b"2 partitions: proved" in told.stderr
+    assert b"1 heads: proved" in told.stderr
 
 
 async def test_an_archive_that_grew_is_proved_and_an_altered_one_named(store: LocalObjectStore, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    kept.write_bytes(run_tidelog(["bucket", "attest", "--json", "--store", store.url]).stdout)
-    await history_of(store).run(3)
+    kept.write_bytes(run_tidelog(["bucket", "attest", "web", "--json", "--store", store.url]).stdout)
+    scene = CollectScene(store, seed=5)
+    scene.history.made = 1_000
+    await scene.grow(3)
     proved = run_tidelog(["bucket", "attest", "--since", str(kept), "--json", "--store", store.url])
     assert proved.returncode == 0
-    assert b"2 partitions, 2 in the earlier attestation: proved" in proved.stderr
+    assert b"1 heads, 1 in the earlier attestation: proved" in proved.stderr
     heads = [json.loads(line) for line in proved.stdout.splitlines()]
-    assert [head.get("version") for head in heads] == [6, 3, None]
-    await store.delete(history_of(store).log.key(2))
+    assert [head.get("version") for head in heads] == [6, None]
+    await store.delete(scene.log.key(2))
     failed = run_tidelog(["bucket", "attest", "--since", str(kept), "--store", store.url])
     assert failed.returncode == 6
     fault = failed.stdout.decode().splitlines()[0]
-    assert fault.startswith(f"error: web/0 ({WEB.topic_id}): ")
+    assert fault.startswith(f"error: web ({TOPIC_ID}) in shard {SHARD}: ")
     assert "is missing, and no block of the history has it" in fault
     assert b"1 NOT PROVED" in failed.stderr
+
+
+async def test_a_topic_that_no_shard_archives_is_named(store: LocalObjectStore) -> None:
+    told = run_tidelog(["bucket", "attest", "wet", "--store", store.url])
+    assert told.returncode == 4
+    assert b"'wet'" in told.stderr
 
 
 @pytest.mark.parametrize("text", [b"", b"{}\n", b"not what attest printed\n"])

@@ -11,6 +11,7 @@ newest version does not name may be garbage by now.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog.storage.bucket.finding import (
@@ -43,6 +44,18 @@ from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 
 Versions = tuple[int, int]
 """The first and the last version of a block."""
+
+
+VERSIONS_AT_ONCE = 2
+"""A version of a shard with a thousand topics takes a hundred MB while it is decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """What is kept of a version that was read."""
+
+    previous_head: str
+    head: str
 
 
 class ManifestCheck:
@@ -98,20 +111,21 @@ class ManifestCheck:
 
     async def _check_versions(self) -> None:
         """Each version, and that it follows the one before it."""
-        before: ShardManifest | None = None
+        before: _Link | None = None
         number = -1
-        async for version, found in in_order(self._versions, self._read, at_once=OBJECTS_AT_ONCE):
+        async for version, found in in_order(self._versions, self._read, at_once=VERSIONS_AT_ONCE):
             if version > number + 1 and not await self._is_history(version - 1):
                 await self._report(self._lost_versions(number + 1, version))
             if isinstance(found, UNREADABLE):
                 await self._report(unreadable(found))
             elif found and before and version == number + 1 and found.previous_head != before.head:
                 await self._report(error(self._log.key(version), "does not follow the version before it"))
-            before, number = found if isinstance(found, ShardManifest) else None, version
+            before, number = found if isinstance(found, _Link) else None, version
 
-    async def _read(self, version: int) -> ShardManifest | Corrupt | NewerFormat | None:
+    async def _read(self, version: int) -> _Link | Corrupt | NewerFormat | None:
         try:
-            return await self._log.read(version)
+            found = await self._log.read(version)
+            return _Link(found.previous_head, found.head)
         except UNREADABLE as fault:
             return fault
         except NotFound:  # collected meanwhile, or deleted
@@ -160,7 +174,7 @@ class ManifestCheck:
             if version in self._versions[-1:] or version not in set(self._versions):
                 continue
             found = await self._read(version)
-            if isinstance(found, ShardManifest) and found.head != head:
+            if isinstance(found, _Link) and found.head != head:
                 block = self._history.key(*versions)
                 await self._report(error(self._log.key(version), f"differs from its step in {block}"))
 
@@ -169,7 +183,7 @@ class ManifestCheck:
         if after is None:
             return
         found = await self._read(after)
-        if isinstance(found, ShardManifest) and found.previous_head != heads[after - 1]:
+        if isinstance(found, _Link) and found.previous_head != heads[after - 1]:
             await self._report(error(self._log.key(after), "does not follow from the history before it"))
 
     async def _check_end(self) -> None:
