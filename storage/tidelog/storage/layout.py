@@ -2,9 +2,6 @@
 
 wal/<shard:04d>/<seq:020d>.parquet
 wal/<shard:04d>/_index/<first seq:020d>.parquet
-topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
-topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
-topics/<topic>/<topic_id>/_manifest/<p:05d>/_history/<first version:020d>-<last version:020d>.json
 topics/<topic>/<topic_id>/<shard:04d>-<id>.parquet             records of a topic in a shard, of any partitions
 manifests/<shard:04d>/<version:020d>.json
 manifests/<shard:04d>/lists/<topic_id>-<id>.json               a topic's segments and partitions (`list_codec`)
@@ -20,8 +17,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-
-from tidelog.storage.errors import Corrupt
 
 META_PREFIX = "meta/"
 WAL_PREFIX = "wal/"
@@ -86,27 +81,9 @@ def topic_prefix(topic: str, topic_id: str) -> str:
     return f"{TOPICS_PREFIX}{topic}/{topic_id}/"
 
 
-def segment_prefix(topic: str, topic_id: str, partition: int) -> str:
-    return f"{TOPICS_PREFIX}{topic}/{topic_id}/partition={partition}/"
-
-
-def segment_key(topic: str, topic_id: str, partition: int, base_offset: int, last_offset: int, segment_id: str) -> str:
-    prefix = segment_prefix(topic, topic_id, partition)
-    return f"{prefix}{base_offset:020d}-{last_offset:020d}-{segment_id}.parquet"
-
-
-def manifest_prefix(topic: str, topic_id: str, partition: int) -> str:
-    return f"{TOPICS_PREFIX}{topic}/{topic_id}/_manifest/{partition:05d}/"
-
-
 def staging_prefix(job_id: str) -> str:
     """The temporary objects of the job `job_id`. The sweep removes them a day after the last write among them."""
     return f"{STAGING_PREFIX}{job_id}/"
-
-
-def history_prefix(topic: str, topic_id: str, partition: int) -> str:
-    """The history of collected manifest versions (`manifest_history`)."""
-    return f"{manifest_prefix(topic, topic_id, partition)}_history/"
 
 
 def history_key(prefix: str, first_version: int, last_version: int) -> str:
@@ -128,30 +105,6 @@ def number_of(key: str, prefix: str, suffix: str) -> int | None:
     """The number in the key of an object log's entry; None for another key."""
     found = re.fullmatch(re.escape(prefix) + r"(\d{20})" + re.escape(suffix), key)
     return int(found.group(1)) if found else None
-
-
-@dataclass(frozen=True)
-class SegmentName:
-    """The parts of a segment's key."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    base_offset: int
-    last_offset: int
-    segment_id: str
-
-
-_SEGMENT = re.compile(r"topics/([^/]+)/([^/]+)/partition=(\d+)/(\d{20})-(\d{20})-([0-9a-f]+)\.parquet")
-
-
-def parse_segment_key(key: str) -> SegmentName:
-    """The parts of `key`. Raises `Corrupt` if it is not the key of a segment."""
-    found = _SEGMENT.fullmatch(key)
-    if not found:
-        raise Corrupt(key, "is not the name of a segment")
-    topic, topic_id, partition, base, last, segment_id = found.groups()
-    return SegmentName(topic, topic_id, int(partition), int(base), int(last), segment_id)
 
 
 def shard_segment_key(topic: str, topic_id: str, shard: int, segment_id: str) -> str:

@@ -1,14 +1,14 @@
 """Walks over the keys of a bucket: folders, shards, topics, partitions.
 
 `folders` and the walks made of it cost one request per folder, however many objects the folder holds.
-`list_partitions` lists every object under ``topics/``.
+`list_segments` lists every object under ``topics/``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import (
@@ -17,7 +17,6 @@ from tidelog.storage.layout import (
     MANIFESTS_PREFIX,
     TOPICS_PREFIX,
     WAL_PREFIX,
-    TopicPartition,
     shard_segment_name,
     shard_segment_prefix,
     topic_prefix,
@@ -28,10 +27,6 @@ _AFTER_SLASH = "0"
 """The character after "/": a folder's name without its slash and with this sorts after all objects of the folder."""
 _AFTER_ALL = "~"
 """The greatest character of a key."""
-_TOPIC = re.compile(
-    r"topics/(?P<topic>[^/]+)/(?P<topic_id>[^/]+)/"
-    r"(?:_manifest/(?P<manifest_of>\d{5,})/(?:\d{20}\.json|_history/.+)|partition=(?P<partition>\d+)/.+)"
-)
 
 
 async def folders(store: ObjectStore, prefix: str, pattern: str = "[^/]+/") -> AsyncIterator[tuple[str, ObjectInfo]]:
@@ -96,64 +91,6 @@ class TopicName:
     @property
     def prefix(self) -> str:
         return topic_prefix(self.topic, self.topic_id)
-
-
-@dataclass
-class PartitionListing:
-    """The listed objects of one partition: its segments (and any other object beside them) by key, ascending, and the
-    number and size of its manifests."""
-
-    name: TopicName
-    partition: int
-    segments: dict[str, ObjectInfo] = field(default_factory=dict)
-    manifests: int = 0
-    manifest_bytes: int = 0
-
-    @property
-    def place(self) -> TopicPartition:
-        return TopicPartition(self.name.topic_id, self.partition)
-
-
-Listed = PartitionListing | ObjectInfo
-
-
-async def list_partitions(store: ObjectStore, *, from_topic: TopicName | None = None) -> AsyncIterator[Listed]:
-    """Every partition that has at least one object, topic by topic, from `from_topic` on; and, between them, each
-    object under ``topics/`` that belongs to no partition.
-
-    Keys sort by topic, and a topic's manifests sort before its segments. So one pass over the listing gives the
-    segments of a partition together. Memory is that of one partition's listing and of a topic's partition numbers.
-    """
-    start_after = from_topic.prefix.rstrip("/") if from_topic else ""
-    name: TopicName | None = None
-    waiting: dict[int, PartitionListing] = {}  # partitions whose manifests were listed and whose segments were not
-    current: PartitionListing | None = None
-    async for info in list_all(store, TOPICS_PREFIX, start_after=start_after):
-        found = _TOPIC.fullmatch(info.key)
-        if found is None:
-            yield info
-            continue
-        of = TopicName(found["topic"], found["topic_id"])
-        partition = int(found["manifest_of"] or found["partition"])
-        if current is not None and (of != name or partition != current.partition or found["manifest_of"]):
-            yield current
-            current = None
-        if of != name:
-            for listing in waiting.values():
-                yield listing
-            name, waiting = of, {}
-        if found["manifest_of"]:
-            listing = waiting.setdefault(partition, PartitionListing(of, partition))
-            listing.manifests += 1
-            listing.manifest_bytes += info.size
-            continue
-        if current is None:
-            current = waiting.pop(partition, None) or PartitionListing(of, partition)
-        current.segments[info.key] = info
-    if current is not None:
-        yield current
-    for listing in waiting.values():
-        yield listing
 
 
 @dataclass(frozen=True, order=True)
