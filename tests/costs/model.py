@@ -9,32 +9,29 @@ from dataclasses import dataclass
 
 from tidelog.client.costs import GB_BYTES, MONTH_S
 from tidelog.client.prices import BILLED_GB_BYTES, PriceTable
-from tidelog.services.broker.archive.archive_loop import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
+from tidelog.services.broker.archive.archive_policy import MANIFEST_PUTS, PATIENCE, PUTS_FREE
 from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.stores.counting import RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.wal.wal_index import INDEX_EVERY
 
 SENT, RECEIVED = 0.18, 0.18
 """Bytes on the network per byte of keys and values that a Producer sends and a Consumer receives. Both use zstd, the
 default."""
-FLOOR_CHECK_S = 60.0
-"""How often a leader checks whether entries may be deleted (`archive_loop.COLLECT_EVERY_S`)."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A steady load. `raw_bytes`: keys and values per second, spread evenly over `shards`, to `partitions` that each
-    get records in every pass of the archiver. `stored`: bytes in a segment per raw byte. `kept_days`: retention.
-    `readers`: number of consumers that read everything at the end of the log. `kafka_wire`: bytes that Kafka's clients
-    send and receive, and that its brokers store, per raw byte."""
+    """A steady load. `raw_bytes`: keys and values per second, spread evenly over `shards`, to `topics` that each get
+    records in every pass of the archiver; how many partitions they have does not matter. `stored`: bytes in a segment
+    per raw byte. `kept_days`: retention. `readers`: number of consumers that read everything at the end of the log.
+    `kafka_wire`: bytes that Kafka's clients send and receive, and that its brokers store, per raw byte."""
 
     raw_bytes: float
     shards: int
-    partitions: int
+    topics: int = 1
     stored: float = 0.145
     kept_days: float = 30.0
     readers: int = 2
@@ -53,13 +50,13 @@ def wal_entries(load: Workload, settings: Settings, seconds: float) -> float:
 
 def pass_s(load: Workload, settings: Settings) -> float:
     """Time between two passes of the archiver over a shard. An old log waits until its entries have cost as many PUTs
-    as a pass will, unless those are few, and at most ten intervals. A pass takes no more than
-    `archiver.batch.bytes`."""
+    as a pass will, unless those are few, and at most ten intervals. A log of `archiver.min.bytes` is archived at
+    once."""
     interval_s = settings.archiver_interval_ms / 1_000
-    puts = PUTS_A_PARTITION * load.partitions / load.shards
+    puts = load.topics + MANIFEST_PUTS
     pays_s = puts / (wal_entries(load, settings, 1.0) / load.shards) if puts > PUTS_FREE else 0.0
     by_age_s = min(max(interval_s, pays_s), PATIENCE * interval_s)
-    return min(by_age_s, settings.archiver_batch_bytes / (load.raw_bytes / load.shards))
+    return min(by_age_s, settings.archiver_min_bytes / (load.raw_bytes * load.stored / load.shards))
 
 
 def passes(load: Workload, settings: Settings, seconds: float) -> float:
@@ -68,36 +65,30 @@ def passes(load: Workload, settings: Settings, seconds: float) -> float:
 
 
 def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """Entries are created, indexed (a PUT for 32 of them), and read once by the archiver. A pass reads the floor twice
-    and moves it by a read and a PUT. Deletions are free."""
+    """Entries are created, indexed (a PUT for 32 of them), and read once by the archiver. Those of a pass are listed
+    and deleted after the grace; deletions are free."""
     entries, runs = wal_entries(load, settings, seconds), passes(load, settings, seconds)
     return RequestCounts(
-        puts=entries + entries / INDEX_EVERY + runs,
-        gets=entries + 3 * runs + load.shards * seconds / FLOOR_CHECK_S,
-        deletes=entries + entries / INDEX_EVERY,
+        puts=entries + entries / INDEX_EVERY, gets=entries, lists=runs, deletes=entries + entries / INDEX_EVERY
     )
 
 
 def archive_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """A pass writes a segment and a manifest for each partition of the shard, and checks the manifest before it if that
-    is old."""
-    small = passes(load, settings, seconds) / load.shards * load.partitions
-    seldom = pass_s(load, settings) > FLOOR_TRUST_S
-    return RequestCounts(puts=PUTS_A_PARTITION * small, heads=small if seldom else 0.0)
+    """A pass writes a segment for each topic, and one version of the shard's manifest. A HEAD proves that the version
+    before it is still the newest."""
+    runs = passes(load, settings, seconds)
+    return RequestCounts(puts=(load.topics + MANIFEST_PUTS) * runs, heads=runs)
 
 
 def merge_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """An upper bound. Of every 16 small segments, or as many as fill `segment.bytes`, each read once, a merge makes
-    one, with a manifest; later it makes one of 16 of those. Deleting the inputs takes a manifest and a block of
-    history. Each step lists the manifests twice: for the merge and for the deletion. After either, the archiver's next
-    manifest is refused, because it does not know theirs: a PUT, a LIST and up to two GETs."""
-    small = passes(load, settings, seconds) / load.shards * load.partitions
+    """An upper bound. Of every 16 small segments of a topic, or as many as fill `segment.bytes`, each read once, a
+    merge makes one, with a version; later it makes one of 16 of those. Deleting the inputs takes one more version. A
+    pass that fills a segment is written once more."""
+    small = passes(load, settings, seconds) * load.topics
     fill = UpkeepRules().segment_bytes / (load.raw_bytes * seconds * load.stored / small)
-    if fill <= 1:
-        return RequestCounts()
-    fan_in = max(2.0, min(FAN_IN_MIN, fill))
+    fan_in = max(1.0, min(FAN_IN_MIN, fill))
     steps = small / fan_in * (1 if fill <= FAN_IN_MIN else 1 + 1 / FAN_IN_MIN)
-    return RequestCounts(puts=6 * steps, gets=small + 5 * steps, lists=4 * steps, deletes=small + steps)
+    return RequestCounts(puts=3 * steps, gets=small + 2 * steps, lists=steps, deletes=small + steps)
 
 
 def requests(load: Workload, settings: Settings, seconds: float = MONTH_S) -> RequestCounts:

@@ -24,10 +24,10 @@ from tests.costs.model import (
 
 from tidelog.client.costs import GB_BYTES, MONTH_S, TopicCostDescription
 from tidelog.client.prices import S3_STANDARD
-from tidelog.services.settings.settings import MIB, Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.stores.counting import RequestCounts
 
-EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)
+EXAMPLE = Workload(raw_bytes=10e6, shards=4)
 """The worked example: 10 MB/s of JSON events, 30 days kept, two readers."""
 
 YEAR = Path(__file__).parents[2] / "docs/evidence/year.json"
@@ -69,11 +69,11 @@ def request_rows() -> Iterator[str]:
 
 def puts_per_gb_rows() -> Iterator[str]:
     """PUTs per GB of raw records at 2 MB/s: the log's, the archive's (with as much merging as possible), and all."""
-    for shards, partitions in ((1, 1), (4, 100), (4, 1_000)):
-        load = Workload(raw_bytes=2e6, shards=shards, partitions=partitions)
+    for shards, topics in ((1, 1), (4, 1), (4, 10), (4, 100)):
+        load = Workload(raw_bytes=2e6, shards=shards, topics=topics)
         seconds = GB_BYTES / load.raw_bytes
         parts = [part(load, SETTINGS, seconds).puts for part in (wal_requests, archive_requests, merge_requests)]
-        yield _row(f"{shards:,}", f"{partitions:,}", *(f"{puts:,.0f}" for puts in (*parts, sum(parts))))
+        yield _row(f"{shards:,}", f"{topics:,}", *(f"{puts:,.0f}" for puts in (*parts, sum(parts))))
 
 
 def month_rows() -> Iterator[str]:
@@ -83,20 +83,16 @@ def month_rows() -> Iterator[str]:
 
 
 def variation_rows() -> Iterator[str]:
-    """Changes to the month: more partitions, archived less often, kept longer, a tenth of the load."""
+    """Changes to the month: other loads, more topics, kept longer."""
     for name, load, settings in (
         ("the example", EXAMPLE, SETTINGS),
         ("1 MB/s", _changed(raw_bytes=1e6), SETTINGS),
         ("1 MB/s, one shard", _changed(raw_bytes=1e6, shards=1), SETTINGS),
         ("100 MB/s, 16 shards", _changed(raw_bytes=100e6, shards=16), SETTINGS),
-        ("1,000 partitions", _changed(partitions=1_000), SETTINGS),
-        (
-            "1,000 partitions, `archiver.batch.bytes` 256 MiB",
-            _changed(partitions=1_000),
-            Settings(archiver_batch_bytes=256 * MIB),
-        ),
+        ("10 topics", _changed(topics=10), SETTINGS),
+        ("100 topics", _changed(topics=100), SETTINGS),
         ("0.1 MB/s, one shard", _changed(raw_bytes=1e5, shards=1), SETTINGS),
-        ("0.1 MB/s, one shard, 1,000 partitions", _changed(raw_bytes=1e5, shards=1, partitions=1_000), SETTINGS),
+        ("0.1 MB/s, one shard, 100 topics", _changed(raw_bytes=1e5, shards=1, topics=100), SETTINGS),
         ("kept for a year", _changed(kept_days=365), SETTINGS),
     ):
         tidelog = tidelog_month(load, settings, S3_STANDARD, NETWORK)
@@ -131,9 +127,9 @@ def facts() -> Iterator[str]:
     yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
     example_usd = S3_STANDARD.requests_usd(requests(EXAMPLE, SETTINGS))
     yield f"{example_usd / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars per GB"
-    one = Workload(raw_bytes=1.0, shards=1, partitions=1)
+    one = Workload(raw_bytes=1.0, shards=1)
     yield f"{S3_STANDARD.requests_usd(wal_requests(one, SETTINGS, MONTH_S)):.0f} dollars a month for each busy shard"
-    yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month for each partition"
+    yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month for its archiving"
 
 
 def _months(load: Workload) -> Iterator[tuple[str, Month]]:
