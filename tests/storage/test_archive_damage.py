@@ -3,7 +3,7 @@ after the damage is repaired."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_row_groups
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import stored_entry
@@ -153,12 +153,14 @@ async def test_an_entry_that_cannot_be_decoded_is_lost_although_its_checksums_ar
     scene = await small_scene(store := MemoryObjectStore())
     key = scene.wal.key(2)
 
-    def undecodable(name: str, flavor: ParquetFlavor, data: bytes) -> tuple[bytes, pa.Table]:
+    def undecodable(
+        name: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], body: memoryview
+    ) -> pa.Table:
         if name == key:
             raise Corrupt(key, "is not Parquet")
-        return decode_parquet(name, flavor, data)
+        return decode_row_groups(name, flavor, footer, groups, body)
 
-    monkeypatch.setattr(stored_entry, "decode_parquet", undecodable)
+    monkeypatch.setattr(stored_entry, "decode_row_groups", undecodable)
     archiver = archiver_of(scene, store)
     for _ in range(3):
         await passes(archiver, scene)

@@ -13,17 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import records_header, spans_of, wal_table
 
-from tidelog.storage.archive import topic_plan
+from tidelog.storage.archive import row_encoding, topic_plan
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
 from tidelog.storage.archive.topic_plan import Copy, PassPlan, PlannedEntry, Rows, plan_topics
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
+from tidelog.storage.parquet import parquet_format
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer, decode_row_groups
 from tidelog.storage.records import as_stored
-from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
-from tidelog.storage.wal import entry_groups
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, decode_topic_segment
+from tidelog.storage.wal import entry_groups, stored_entry
 from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR, ParquetWalCodec, encode_header
@@ -52,8 +55,9 @@ class Headed:
     header: WalHeader
     group_bytes: Sequence[int] = ()
 
-    def groups_of(self, span: Span) -> range | None:
-        return None
+    @property
+    def own_groups(self) -> Sequence[range | None]:
+        return [None] * len(self.header.spans)
 
 
 def entry(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> StoredEntry:
@@ -132,11 +136,65 @@ def test_large_partitions_are_copied_and_small_pieces_between_are_encoded() -> N
     assert kinds == [(Copy, 0), (Copy, 1), (Copy, 2), (Copy, 0), (Rows, 1), (Copy, 2)]
 
 
-def test_a_copied_entry_is_not_decoded() -> None:
-    one = entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60)))
-    (plan,) = planned([one], {}).topics
-    assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
-    assert "records" not in one.__dict__
+def test_only_the_row_groups_of_pieces_that_are_not_copied_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[tuple[str, list[int]]] = []
+
+    def noted(
+        key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], body: memoryview
+    ) -> pa.Table:
+        decoded.append((key, [group.index for group in groups]))
+        return decode_row_groups(key, flavor, footer, groups, body)
+
+    monkeypatch.setattr(stored_entry, "decode_row_groups", noted)
+    entries = [
+        entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60))),
+        entry(1, spans_of((place(0, 0), 60, 60), (place(0, 1), 60, 3), (place(0, 2), 0, 60), (place(0, 3), 0, 4))),
+    ]
+    (plan,) = planned(entries, {}).topics
+    assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), entries, FACTS)
+    assert decoded == [("wal/0002/1", [1, 3])]
+
+
+def test_a_left_out_partition_between_two_pieces_is_no_hindrance() -> None:
+    sizes = [(place(0, 0), 0, 3), (place(0, 1), 0, 60), (place(0, 2), 0, 3)]
+    one = entry(0, spans_of(*sizes))
+    (plan,) = plan_topics([one], {place(0, 0): EMPTY, place(0, 2): EMPTY}).topics
+    at = SegmentPlace("web", plan.topic_id, SHARD)
+    encoded = assembled(plan, at, [one], FACTS)
+    made = decode_topic_segment(encoded.segment, at, encoded.body)
+    assert made.equals(pa.concat_tables([one.records.slice(0, 3), one.records.slice(63, 3)]))
+
+
+def test_a_row_group_of_many_topics_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = entry(0, spans_of(*((place(topic, 0), 0, 2) for topic in range(3))), value_bytes=10)
+    plans = planned([one], {}).topics
+    assert len(plans) == 3
+    assembled(plans[0], SegmentPlace("web", plans[0].topic_id, SHARD), [one], FACTS)
+    monkeypatch.setattr(parquet_format, "_decoded", None)
+    for plan in plans[1:]:
+        assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
+
+
+def test_encoded_rows_are_cut_into_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also within a piece."""
+    monkeypatch.setattr(row_encoding, "ROW_GROUP_RAW_BYTES", 500)
+    entries = [entry(n, spans_of((place(0, 0), 9 * n, 9), (place(0, 1), 9 * n, 9))) for n in range(3)]
+    (plan,) = planned(entries, {}).topics
+    assert {type(part) for part in plan.parts} == {Rows}
+    at = SegmentPlace("web", plan.topic_id, SHARD)
+    encoded = assembled(plan, at, entries, FACTS)
+    records = decode_topic_segment(encoded.segment, at, encoded.body)
+    rows = [group.rows for group in decode_footer("", SEGMENT_FLAVOR, encoded.body, len(encoded.body)).row_groups]
+    assert len(rows) > 6
+    assert max(rows) - min(rows) <= rows[0]
+    halves = [[one.records.slice(9 * half, 9) for one in entries] for half in range(2)]
+    assert records.equals(pa.concat_tables([*halves[0], *halves[1]]))
+    assert [span.raw_bytes for span in encoded.segment.spans] == [_payload_bytes(half) for half in halves]
+
+
+def _payload_bytes(tables: Sequence[pa.Table]) -> int:
+    rows = pa.concat_tables(tables)
+    return sum(len(value) for name in ("key", "value") for value in rows[name].to_pylist())
 
 
 def test_the_plan_knows_epochs_and_producers() -> None:

@@ -1,7 +1,7 @@
 """Makes the segment of a plan: row groups of WAL entries are copied, and the rows between them are encoded again.
 
-All entries of a pass are in memory as they are stored. An entry is decoded only if the plan takes rows of it. It takes
-CPU time, so it runs in a thread.
+All entries of a pass are in memory as they are stored. `row_encoding` makes the row groups that cannot be copied. It
+takes CPU time, so it runs in a thread.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from tidelog.storage.archive.row_encoding import encoded_runs
 from tidelog.storage.archive.topic_plan import Copy, Part, Rows, TopicPlan
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
-from tidelog.storage.parquet.parquet_encoder import encode_parquet
-from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
+from tidelog.storage.parquet.row_group_copy import RowGroupCopier
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
     SegmentPlace,
@@ -45,9 +43,10 @@ def assembled(
     """The segment of `plan`. Raises `Corrupt`, naming an entry."""
     copier = RowGroupCopier(SEGMENT_FLAVOR)
     raw_bytes: list[int] = []
-    for rows, run in groupby(plan.parts, lambda part: isinstance(part, Rows)):
-        parts = list(run)
-        raw_bytes += _encode(copier, entries, parts) if rows else _copy(copier, entries, parts)
+    runs = [list(run) for _, run in groupby(plan.parts, type)]
+    encoded = iter(encoded_runs(entries, [run for run in map(_rows_of, runs) if run]))
+    for parts in runs:
+        raw_bytes += next(encoded).added_to(copier) if _rows_of(parts) else _copy(copier, entries, parts)
     groups = copier.row_groups
     spans = _spans(plan, entries, raw_bytes)
     body = copier.finish(encode_header(place, spans))
@@ -65,6 +64,10 @@ def assembled(
     return EncodedSegment(plan.topic_id, segment, body)
 
 
+def _rows_of(parts: Sequence[Part]) -> Sequence[Rows]:
+    return [part for part in parts if isinstance(part, Rows)]
+
+
 def _copy(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequence[Part]) -> Sequence[int]:
     """Copy the row groups of `parts`, and return the uncompressed bytes of each part."""
     raw_bytes = []
@@ -75,25 +78,6 @@ def _copy(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequenc
             copier.add(source, index)
         raw_bytes.append(sum(group.raw_bytes for group in source.footer.row_groups[part.first_group : part.end_group]))
     return raw_bytes
-
-
-def _encode(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequence[Part]) -> Sequence[int]:
-    """Encode the rows of `parts` again, and return the uncompressed bytes of each part."""
-    taken = [part for part in parts if isinstance(part, Rows)]
-    slices = [entries[part.entry].records.slice(part.first_row, part.count) for part in taken]
-    rows = pa.concat_tables(slices).combine_chunks()  # of thousands of slices, a writer is slow
-    source = CopySource("rows", SEGMENT_FLAVOR, encode_parquet(SEGMENT_FLAVOR, rows, b"{}"))
-    for index in range(len(source.groups)):
-        copier.add(source, index)
-    return _bytes_of(rows, [part.count for part in taken])
-
-
-def _bytes_of(rows: pa.Table, counts: Sequence[int]) -> Sequence[int]:
-    """The bytes of keys and values in each stretch of `counts` rows."""
-    lengths: npt.NDArray[np.int64] = np.zeros(rows.num_rows, np.int64)
-    for name in ("key", "value"):
-        lengths += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()
-    return [int(size) for size in np.add.reduceat(lengths, np.cumsum([0, *counts[:-1]]))]
 
 
 def _spans(plan: TopicPlan, entries: Sequence[StoredEntry], raw_bytes: Sequence[int]) -> tuple[SegmentSpan, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
@@ -24,9 +24,8 @@ from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 COPY_BYTES_MIN = 128 * 1024
-DECODED_BYTES_MAX = 128 * 1024 * 1024
-"""Uncompressed bytes of the entries that a pass decodes. Their rows take twice as much memory while they are encoded
-again. Entries that are only copied do not count."""
+DECODED_BYTES_MAX = 192 * 1024 * 1024
+"""Uncompressed bytes of the row groups that a pass decodes and holds. Row groups that are copied do not count."""
 
 
 class PlannedEntry(Protocol):
@@ -40,8 +39,9 @@ class PlannedEntry(Protocol):
         """The uncompressed bytes of its row groups."""
         ...
 
-    def groups_of(self, span: Span) -> range | None:
-        """The row groups that hold the rows of `span` and no others."""
+    @property
+    def own_groups(self) -> Sequence[range | None]:
+        """For each span of the header, the row groups that hold its rows and no others."""
         ...
 
 
@@ -139,8 +139,8 @@ def affordable(entries: Sequence[PlannedEntry]) -> int:
     """How many of `entries`, one at least, a pass can take without decoding more than `DECODED_BYTES_MAX`."""
     decoded_bytes = 0
     for number, entry in enumerate(entries):
-        if any(piece.groups is None for piece in _pieces(number, entry)):
-            decoded_bytes += sum(entry.group_bytes)
+        copied = [_bytes_of(entry, groups) for groups in entry.own_groups if _may_be_copied(groups, entry)]
+        decoded_bytes += sum(entry.group_bytes) - sum(copied)
         if number and decoded_bytes > DECODED_BYTES_MAX:
             return number
     return len(entries)
@@ -148,11 +148,17 @@ def affordable(entries: Sequence[PlannedEntry]) -> int:
 
 def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
     """The spans of an entry, each with the row groups that can be copied for it."""
-    for span in entry.header.spans:
-        groups = entry.groups_of(span)
-        if groups is not None and sum(entry.group_bytes[groups.start : groups.stop]) < COPY_BYTES_MIN:
-            groups = None
-        yield _Piece(number, entry.header.epoch, span, groups)
+    epoch = entry.header.epoch
+    for span, groups in zip(entry.header.spans, entry.own_groups, strict=True):
+        yield _Piece(number, epoch, span, groups if _may_be_copied(groups, entry) else None)
+
+
+def _may_be_copied(groups: range | None, entry: PlannedEntry) -> TypeGuard[range]:
+    return groups is not None and _bytes_of(entry, groups) >= COPY_BYTES_MIN
+
+
+def _bytes_of(entry: PlannedEntry, groups: range) -> int:
+    return sum(entry.group_bytes[groups.start : groups.stop])
 
 
 def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) -> tuple[list[_Piece], Gap | None]:

@@ -11,7 +11,7 @@ An object larger than memory is written to a file, which is then mapped for its 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -35,15 +35,22 @@ def encode_parquet(
     """`table` as an object of `flavor`, whose row groups end before the rows `ends`; None: they are of equal size. Its
     columns have the types of the flavor's schema, or are dictionaries of them. Holds the GIL only between row groups,
     and copies nothing."""
-    sink = pa.BufferOutputStream()
     if ends is None:
         rows = row_group_rows(table)
         ends = [min(table.num_rows, first_row + rows) for first_row in range(0, table.num_rows, rows)]
     edges = [0, *ends]
     groups = [table] if len(ends) == 1 else [table.slice(first, end - first) for first, end in pairwise(edges)]
-    encoder = ParquetEncoder(flavor, groups[0] if groups else table, sink)
-    for group in groups:
-        encoder.write(group)
+    return encode_row_groups(flavor, groups[0] if groups else table, groups, header_json)
+
+
+def encode_row_groups(
+    flavor: ParquetFlavor, like: pa.Table, row_groups: Iterable[pa.Table], header_json: bytes
+) -> memoryview:
+    """`row_groups` as an object of `flavor`. The settings follow from the rows `like`."""
+    sink = pa.BufferOutputStream()
+    encoder = ParquetEncoder(flavor, like, sink)
+    for row_group in row_groups:
+        encoder.write(row_group)
     ends = encoder.close(header_json)
     body = memoryview(sink.getvalue()).cast("B")
     fill_in_checksums(body, ends)

@@ -134,6 +134,17 @@ def decode_rows(
     return _decoded(key, schema, footer, groups, data, pa.PythonFile(file_object, mode="r"))
 
 
+def decode_row_groups(
+    key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], body: memoryview
+) -> pa.Table:
+    """The rows of some `groups`, ascending, of the object `body`: checked, then decoded."""
+    if not groups:
+        return flavor.schema.empty_table()
+    # A file object in Python would wait for the GIL at every read, longer than all the rest takes.
+    data = body[groups[0].start : groups[-1].end]
+    return _decoded(key, flavor.schema, footer, groups, data, pa.BufferReader(body))
+
+
 def _decoded(
     key: str, schema: pa.Schema, footer: Footer, groups: Sequence[RowGroup], data: memoryview, source: pa.NativeFile
 ) -> pa.Table:
@@ -159,12 +170,7 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
     indexes = view[footer.rows_end : footer.start]
     if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
         raise Corrupt(key, "its indexes do not have their checksum")
-    if not footer.row_groups:
-        return footer, flavor.schema.empty_table()
-    # A file object in Python would wait for the GIL at every read, longer than all the rest takes.
-    source = pa.BufferReader(view)
-    rows = view[len(MAGIC) : footer.rows_end]
-    return footer, _decoded(key, flavor.schema, footer, footer.row_groups, rows, source)
+    return footer, decode_row_groups(key, flavor, footer, footer.row_groups, view)
 
 
 @dataclass(frozen=True)

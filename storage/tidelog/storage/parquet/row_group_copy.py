@@ -20,6 +20,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
@@ -79,6 +80,15 @@ class _Group:
     raw_bytes: int
 
 
+@dataclass(frozen=True)
+class _Metadata:
+    """A footer's row groups, and its schema and column orders in Thrift."""
+
+    groups: Sequence[_Group]
+    schema: bytes
+    orders: bytes
+
+
 class CopySource:
     """An object of `flavor` with the bytes `body`, whose row groups can be copied. Raises `Corrupt` naming `key`."""
 
@@ -87,11 +97,16 @@ class CopySource:
         self.key = key
         self.flavor = flavor
         self.footer: Footer = decode_footer(key, flavor, view, len(view))
-        self._body = view
+        self.body = view
+
+    @cached_property
+    def metadata(self) -> _Metadata:
+        """What a copy needs of the footer. To read it takes as long as to copy the row groups, so an object of which
+        nothing is copied does without. Raises `Corrupt`."""
         try:
-            self._read(StructReader(view[self.footer.start : len(view) - TAIL_BYTES]))
+            return _read_metadata(StructReader(self.body[self.footer.start : len(self.body) - TAIL_BYTES]))
         except Damaged as error:
-            raise Corrupt(key, f"its footer is not Thrift: {error}") from error
+            raise Corrupt(self.key, f"its footer is not Thrift: {error}") from error
 
     def check(self) -> None:
         """Compare the bytes of every row group with its checksum. Raises `Corrupt`. Call it before the first copy."""
@@ -102,21 +117,7 @@ class CopySource:
     def bytes_of(self, index: int) -> memoryview:
         """The bytes of a row group."""
         group = self.footer.row_groups[index]
-        return self._body[group.start : group.end]
-
-    def _read(self, reader: StructReader) -> None:
-        self.groups: list[_Group] = []
-        self.schema = self.orders = b""
-        for number, kind in reader.fields():
-            start = reader.position
-            if number == 4:
-                self.groups = [_read_group(reader) for _ in reader.items()]
-                continue
-            reader.skip(kind)
-            if number == 2:
-                self.schema = reader.between(start)
-            elif number == 7:
-                self.orders = reader.between(start)
+        return self.body[group.start : group.end]
 
 
 class RowGroupCopier:
@@ -146,8 +147,8 @@ class RowGroupCopier:
     def add(self, source: CopySource, index: int) -> None:
         """Append row group `index` of `source`."""
         like = self._like = self._like or source
-        assert source.schema == like.schema, "all sources have the same columns"
-        group, stored = source.groups[index], source.footer.row_groups[index]
+        assert source.metadata.schema == like.metadata.schema, "all sources have the same columns"
+        group, stored = source.metadata.groups[index], source.footer.row_groups[index]
         self._pieces.append(source.bytes_of(index))
         self._groups.append(_described(group, stored, self._size - stored.start))
         self._size += stored.end - stored.start
@@ -173,12 +174,12 @@ class RowGroupCopier:
         return Struct(
             {
                 1: I32(_FORMAT_VERSION),
-                2: Encoded(self._like.schema, LIST),
+                2: Encoded(self._like.metadata.schema, LIST),
                 3: I64(self._rows),
                 4: Listed(self._groups),
                 5: Listed([Struct({1: name.encode(), 2: value}) for name, value in ours.items()]),
                 6: _CREATED_BY,
-                7: Encoded(self._like.orders, LIST),  # without it, readers ignore statistics
+                7: Encoded(self._like.metadata.orders, LIST),  # without it, readers ignore statistics
             }
         )
 
@@ -193,6 +194,22 @@ def _described(group: _Group, stored: RowGroup, moved_by: int) -> Struct:
             6: I64(stored.end - stored.start),
         }
     )
+
+
+def _read_metadata(reader: StructReader) -> _Metadata:
+    groups: list[_Group] = []
+    schema = orders = b""
+    for number, kind in reader.fields():
+        start = reader.position
+        if number == 4:
+            groups = [_read_group(reader) for _ in reader.items()]
+            continue
+        reader.skip(kind)
+        if number == 2:
+            schema = reader.between(start)
+        elif number == 7:
+            orders = reader.between(start)
+    return _Metadata(groups, schema, orders)
 
 
 def _read_group(reader: StructReader) -> _Group:
