@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from tests.broker.brokers import until
@@ -26,6 +27,25 @@ async def test_a_caller_that_asks_just_when_a_read_has_ended_gets_a_new_read() -
     assert flights.running("a")
     gates[1].set_result(2)
     assert await second == 2
+
+
+async def test_the_error_of_a_read_that_nobody_awaits_any_more_is_not_reported() -> None:
+    """A sweep that is cancelled leaves its read, which fails when the store is closed."""
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    flights: SingleFlight[str, int] = SingleFlight()
+    gate: asyncio.Future[int] = loop.create_future()
+    caller = asyncio.create_task(flights.run("a", lambda: gate))
+    await until(lambda: flights.running("a"))
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    gate.set_exception(RuntimeError("the store is closed"))
+    await until(lambda: not flights.running("a"))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
 
 
 @pytest.mark.timeout(60)

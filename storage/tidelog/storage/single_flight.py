@@ -35,6 +35,8 @@ class SingleFlight(Generic[Key, Result]):
     def _forget(self, key: Key, ended: asyncio.Task[Result]) -> None:
         if self._flights.get(key) is ended:
             del self._flights[key]  # no later read has begun since
+        if not ended.cancelled():
+            ended.exception()  # asyncio need not report it: those who still wait get it
 
 
 async def _awaited(read: Callable[[], Awaitable[Result]]) -> Result:

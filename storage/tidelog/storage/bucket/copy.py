@@ -75,13 +75,13 @@ def encode_copy_mark(mark: CopyMark) -> bytes:
 
 
 def decode_copy_mark(data: bytes) -> CopyMark:
-    """Raises `Corrupt`."""
+    """Raises `Corrupt`, `NewerFormat`."""
     try:
         mark = msgspec.json.decode(data, type=CopyMark)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(COPY_KEY, f"is not the mark of a copy: {error}") from error
-    COPY_MARK.check(COPY_KEY, mark.format_version)
     check_checksum(COPY_KEY, data)
+    COPY_MARK.check(COPY_KEY, mark.format_version)
     return mark
 
 

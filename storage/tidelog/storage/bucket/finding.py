@@ -53,9 +53,9 @@ UNREADABLE = (Corrupt, NewerFormat)
 
 def unreadable(fault: Corrupt | NewerFormat, size_bytes: int = 0, *, harm: str = "") -> Finding:
     """The finding about an object that is damaged, or that only a later version of Tidelog can check. `harm`: a clause
-    that says what is harmed, and what to do."""
+    that says what damage harms, and what to do about it."""
     key, _, text = str(fault).partition(": ")
-    return error(key, f"{text}: {harm}" if harm else text, size_bytes)
+    return error(key, f"{text}: {harm}" if harm and isinstance(fault, Corrupt) else text, size_bytes)
 
 
 def warning(key: str, text: str, size_bytes: int = 0) -> Finding:
