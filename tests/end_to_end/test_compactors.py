@@ -30,7 +30,7 @@ class Made(msgspec.Struct):
     """A line of the compactor's output."""
 
     topic: str
-    partition: int
+    shard: int
     version: int
     change: str
     removed: int
@@ -89,8 +89,8 @@ def test_two_compactors_and_an_archiver_under_load_do_each_other_no_harm(
         assert [each.stop() for each in compactors] == [0, 0]
         load.finish()
     made = [version for each in compactors for version in each.made()]
-    assert any(version.change == "merge" and version.removed > version.added == 1 for version in made)
-    versions = [(version.partition, version.version) for version in made]
+    assert any(version.change == "merge" and version.removed > version.added > 0 for version in made)
+    versions = [(version.shard, version.version) for version in made]
     assert len(set(versions)) == len(versions), "each version was made by one of them"
     load.assert_whole(broker.url, "t")
     verified = run_tidelog(["bucket", "verify", "--deep", "--store", f"file:{tmp_path / 'data'}"])
