@@ -24,8 +24,8 @@ from tidelog.coordinator.journal import (
     decode_entry,
 )
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Seen, Severity, unreadable
+from tidelog.storage.errors import Corrupt, NewerFormat, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import META_PREFIX, number_of
 from tidelog.storage.object_log import ObjectLog
@@ -75,7 +75,7 @@ class JournalCheck:
             self._expected = entry.number + 1
             yield Looked(entry.size_bytes)
 
-    async def _read(self, info: ObjectInfo) -> JournalEntry | Corrupt | None:
+    async def _read(self, info: ObjectInfo) -> JournalEntry | Corrupt | NewerFormat | None:
         """None if the object is no entry or was deleted."""
         if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is None:
             return None
@@ -83,19 +83,19 @@ class JournalCheck:
             return decode_entry(info.key, (await self._store.get(info.key)).data)
         except NotFound:
             return None
-        except Corrupt as error:
+        except UNREADABLE as error:
             return error
 
-    def _entry_findings(self, info: ObjectInfo, entry: JournalEntry | Corrupt | None) -> list[Finding]:
+    def _entry_findings(self, info: ObjectInfo, entry: JournalEntry | Corrupt | NewerFormat | None) -> list[Finding]:
         number = number_of(info.key, META_PREFIX, JOURNAL_SUFFIX)
         if number is None:
             return [Finding(Severity.WARNING, info.key, "is not an object of Tidelog", info.size)]
         found = [self._gap(number)] if number != self._expected else []
         self._expected = number + 1
-        if entry is None or isinstance(entry, Corrupt):
+        if entry is None or isinstance(entry, UNREADABLE):
             self._state, self._readable = None, False
-            reason = entry.reason if entry else "was listed and is gone"
-            return [*found, Finding(Severity.ERROR, info.key, reason, info.size)]
+            gone = Finding(Severity.ERROR, info.key, "was listed and is gone", info.size)
+            return [*found, unreadable(entry, info.size) if entry else gone]
         return found + [Finding(Severity.ERROR, info.key, text, info.size) for text in self._faults(number, entry)]
 
     def _gap(self, number: int) -> Finding:
@@ -128,8 +128,8 @@ class JournalCheck:
             bucket_identity(journal)
             catalog.list_topics()
             catalog.removals()
-        except Corrupt as error:
-            yield Finding(Severity.ERROR, error.name, error.reason)
+        except UNREADABLE as error:
+            yield unreadable(error)
 
 
 def _plain(state: State) -> Mapping[str, bytes]:
