@@ -10,7 +10,7 @@ from tests.components.required import require_component
 from tests.components.s3_endpoint import S3Bucket
 from tests.year.year_outcome import Place, YearOptions, YearOutcome
 from tests.year.year_report import write_report
-from tests.year.year_run import YearRun
+from tests.year.year_run import KINDS, YearRun
 from tests.year.year_source import MIB
 
 SMALL = YearOptions(
@@ -24,6 +24,7 @@ SMALL = YearOptions(
     tidy=False,
     archiver_interval_ms=300,
 )
+KIND_NAMES = {kind for kind, _ in KINDS}
 LARGE = YearOptions(gigabytes=1.0, segment_bytes=4 * MIB)
 
 
@@ -34,6 +35,7 @@ def proved(outcome: YearOutcome, folder: Path) -> None:
     assert [check for check in outcome.checks if not check.holds] == [], page
     assert "**NO**" not in page
     assert len(outcome.faults) == outcome.options.faults
+    assert {"WAL entries", "manifests", "segments", "journal"} <= {kind.kind for kind in outcome.kinds} <= KIND_NAMES
 
 
 def test_a_small_year_is_kept_expired_and_compacted_through_restarts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ then: at rest? ─▶ a new broker ─▶ single reads ─▶ everything read �
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,15 @@ DISK_LEFT_BYTES_MIN = 2 * 10**9
 TELL_EVERY_S = 5.0
 POLL_S = 0.5
 REQUESTS_A_READ_MAX = 3
+KINDS = (
+    ("WAL entries", r"wal/\d+/\d"),
+    ("index of the WAL", r"wal/\d+/_index/"),
+    ("manifests", r"manifests/\d+/\d"),
+    ("lists of segments", r"manifests/\d+/lists/"),
+    ("history of manifests", r"manifests/\d+/history/"),
+    ("segments", "topics/"),
+    ("journal", "meta/"),
+)
 OPTIONS = ProducerOptions(request_bytes=4 * MIB, buffer_bytes=32 * MIB, linger_ms=50)
 
 
@@ -250,16 +260,7 @@ def _without_gauges(cost: CostDescription) -> CostDescription:
 
 
 def _kind(key: str) -> str:
-    for kind, holds in (
-        ("WAL entries", key.startswith("wal/") and "/_" not in key),
-        ("WAL index and floors", key.startswith("wal/")),
-        ("manifests", "/_manifest/" in key),
-        ("segments", key.startswith("topics/")),
-        ("journal", key.startswith("meta/")),
-    ):
-        if holds:
-            return kind
-    return "other"
+    return next((kind for kind, pattern in KINDS if re.match(pattern, key)), "other")
 
 
 def _judged(reads: Sequence[Reads], verified: Summary, costs: ClusterCost) -> Iterator[Check]:

@@ -23,6 +23,8 @@ EVENT_BYTES = 389
 """Bytes of an event: 376 bytes of JSON and 13 of its key."""
 FOLD_EVERY_ROWS = 200_000
 MIB = 1 << 20
+DELETE_DELAY_MS = 60_000
+"""As long as the shortest grace of a broker."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class YearTopic:
 
 
 def year_topics(segment_bytes: int) -> tuple[YearTopic, ...]:
-    """The topics; segments are scaled down like the year."""
-    sized: dict[str, str | int | None] = {"segment.bytes": segment_bytes}
+    """The topics; segments, and the time until they are deleted, are scaled down like the year."""
+    sized: dict[str, str | int | None] = {"segment.bytes": segment_bytes, "file.delete.delay.ms": DELETE_DELAY_MS}
     return (
         YearTopic("clicks", 0.6, {**sized, "retention.ms": -1}),
         YearTopic("sessions", 0.2, {**sized, "retention.ms": 90 * DAY_MS}),
