@@ -27,8 +27,18 @@ from tests.formats.write import format_versions
 from tidelog.services.broker.api.produce import Draft, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.bucket.attest import BucketAttestation, Unproved
+from tidelog.storage.bucket.copy import decode_copy_mark
 from tidelog.storage.formats import FEATURE_LEVEL
-from tidelog.storage.layout import index_prefix, lists_prefix, manifests_prefix, segment_topic_id, shard_history_prefix
+from tidelog.storage.layout import (
+    COPY_KEY,
+    EMBEDDED_GROUPS,
+    group_snapshots_prefix,
+    index_prefix,
+    lists_prefix,
+    manifests_prefix,
+    segment_topic_id,
+    shard_history_prefix,
+)
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
@@ -185,6 +195,8 @@ async def test_it_has_an_object_of_every_kind(folder: Path) -> None:
         assert any(key.startswith(index_prefix(shard)) for key in keys)
         assert any(key.startswith(lists_prefix(shard)) for key in keys)
     assert any(key.startswith(shard_history_prefix(0)) for key in keys)
+    assert any(key.startswith(group_snapshots_prefix(EMBEDDED_GROUPS)) for key in keys)
+    assert decode_copy_mark((await store.get(COPY_KEY)).data).whole
     assert not any(key == f"{manifests_prefix(0)}{0:020d}.json" for key in keys), "old versions were collected"
 
 

@@ -30,12 +30,15 @@ from tests.formats.expected import (
     read_log,
 )
 
+from tidelog.coordinator.groups.journal import journal_compaction
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.produce import Draft, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage import formats
 from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
+from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
 from tidelog.storage.bucket.repair import BucketRepair
+from tidelog.storage.layout import COPY_KEY
 from tidelog.storage.manifests import shard_log
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
@@ -43,14 +46,16 @@ from tidelog.storage.stores.directory import PRIVATE_FOLDER
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.wire import groups as calls
 
-BEGAN_MS = 1_798_761_600_000
-"""2027-01-01, so that no record is older than its bucket."""
+BEGAN_MS = 1_767_225_600_000
+"""2026-01-01."""
 SHARDS = 2
 HOUR_S = 3_600.0
 PASSES = 20
 """Of the archiver, an hour apart: level 0 is merged to level 1 on the way."""
 LIST_DIFFERENCES = 10
 """Topics with more get a list (`shard_log.DIFFERENCES_MIN`, which is much higher)."""
+SNAPSHOT_ENTRIES = 3
+"""Of the journal of groups, between two snapshots (`journal_compaction.ENTRIES_MAX`, which is much higher)."""
 TRIMMED = 280
 """Deletions of records, each of which makes a version: more than a block of the history holds."""
 WIDE_PARTITIONS = 40
@@ -83,17 +88,23 @@ class BucketWriter:
 
     async def write(self) -> Expected:
         """Write the bucket; return what it holds."""
-        with _many_lists():
+        with _small_limits():
             async with self._broker() as broker:
                 for name, (partitions, configs) in TOPICS.items():
                     await broker.create_topic(ANYBODY, name, partitions, configs)
-                await self._fill(broker)
                 await self._commit(broker)
+                await self._fill(broker)
                 lost = (await partition_log(broker, "lost", 0)).segments[1].key
             await self._lose(lost)
+            await self._mark()
             async with self._broker(upkeep=False) as broker:
                 await self._finish(broker)
                 return await self._expected(broker)
+
+    async def _mark(self) -> None:
+        """Mark the bucket as a complete copy of another one."""
+        mark = CopyMark("s3://another-bucket", "0" * 32, whole=True, copied_at_ms=BEGAN_MS)
+        await LocalObjectStore(self._folder).create(COPY_KEY, encode_copy_mark(mark))
 
     def _broker(self, *, upkeep: bool = True) -> AbstractAsyncContextManager[LocalBroker]:
         store = LocalObjectStore(self._folder)
@@ -265,13 +276,14 @@ def format_versions() -> dict[str, int]:
 
 
 @contextmanager
-def _many_lists() -> Iterator[None]:
-    """Let topics get lists although they are small."""
-    before, shard_log.DIFFERENCES_MIN = shard_log.DIFFERENCES_MIN, LIST_DIFFERENCES
+def _small_limits() -> Iterator[None]:
+    """Let small topics have lists, and a small journal of groups a snapshot."""
+    differences, shard_log.DIFFERENCES_MIN = shard_log.DIFFERENCES_MIN, LIST_DIFFERENCES
+    entries, journal_compaction.ENTRIES_MAX = journal_compaction.ENTRIES_MAX, SNAPSHOT_ENTRIES
     try:
         yield
     finally:
-        shard_log.DIFFERENCES_MIN = before
+        shard_log.DIFFERENCES_MIN, journal_compaction.ENTRIES_MAX = differences, entries
 
 
 def _pack(folder: Path, archive: Path) -> None:

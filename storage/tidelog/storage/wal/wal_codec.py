@@ -54,14 +54,14 @@ _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
-class _Span(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _Span(msgspec.Struct, array_like=True):
     topic: _Natural
     partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     base_offset: _Natural
     count: _Count
 
 
-class _Mark(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _Mark(msgspec.Struct, array_like=True):
     topic: _Natural
     partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     producer_id: str
@@ -71,7 +71,7 @@ class _Mark(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     base_offset: _Natural
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
+class _Header(msgspec.Struct):
     kind: EntryKind
     shard: _Natural
     seq: _Natural
