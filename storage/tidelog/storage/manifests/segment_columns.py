@@ -4,9 +4,10 @@ and never become objects, unless they are asked for. All methods are pure; colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,6 @@ import numpy.typing as npt
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
 Ints = npt.NDArray[np.int64]
-
-RECENT_SEGMENTS = 16
-"""Segments of a stored list that are kept as objects. One of 1,000 spans takes a millisecond to make, and readers of
-its partitions ask for it again and again."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,7 @@ class SegmentColumns:
         return len(self.keys)
 
     def segment(self, index: int) -> TopicSegment:
-        """Segment `index` as a value."""
-        first, end = self.span_start(index), int(self.span_ends[index])
-        columns = (self.partition, self.base_offset, self.last_offset, self.records, self.raw_bytes)
-        spans = zip(*(column[first:end].tolist() for column in columns), strict=True)
+        """Segment `index` as a value, whose spans are made when they are asked for."""
         return TopicSegment(
             self.keys[index],
             int(self.run[index]),
@@ -57,13 +51,8 @@ class SegmentColumns:
             int(self.min_timestamp_ms[index]),
             int(self.max_timestamp_ms[index]),
             int(self.archived_at_ms[index]),
-            tuple(SegmentSpan(*span) for span in spans),
+            ColumnSpans(self, self.span_start(index), int(self.span_ends[index])),
         )
-
-    @cached_property
-    def recent_segment(self) -> Callable[[int], TopicSegment]:
-        """`segment`, which keeps the last `RECENT_SEGMENTS` values."""
-        return lru_cache(RECENT_SEGMENTS)(self.segment)
 
     def span_start(self, index: int) -> int:
         return int(self.span_ends[index - 1]) if index else 0
@@ -121,6 +110,42 @@ class SegmentColumns:
         listed = places.tolist()
         keys, sha256 = ([column[at] for at in listed] for column in (self.keys, self.sha256))
         return SegmentColumns(keys, sha256, **{**numbers, "span_ends": ends})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ColumnSpans(Sequence[SegmentSpan]):
+    """The spans at ``[first, end)`` of `columns`, which become objects when they are asked for. It equals the tuple of
+    them. A thousand spans take a millisecond to make, and a reader needs one."""
+
+    columns: SegmentColumns
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    @overload
+    def __getitem__(self, index: int) -> SegmentSpan: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SegmentSpan]: ...
+
+    def __getitem__(self, index: int | slice) -> SegmentSpan | Sequence[SegmentSpan]:
+        at = range(self.first, self.end)[index]
+        return tuple(map(self._span, at)) if isinstance(at, range) else self._span(at)
+
+    def __iter__(self) -> Iterator[SegmentSpan]:
+        columns = (getattr(self.columns, name)[self.first : self.end].tolist() for name in OF_SPANS)
+        return map(SegmentSpan, *columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (ColumnSpans, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def _span(self, at: int) -> SegmentSpan:
+        return SegmentSpan(*(int(getattr(self.columns, name)[at]) for name in OF_SPANS))
 
 
 OF_SEGMENTS = ("run", "level", "size_bytes", "min_timestamp_ms", "max_timestamp_ms", "archived_at_ms", "span_ends")

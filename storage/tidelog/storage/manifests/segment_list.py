@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
-import numpy as np
-
 from tidelog.storage.manifests.segment_columns import NO_COLUMNS, SegmentColumns, columns_of, joined
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
@@ -113,13 +111,13 @@ class SegmentList:
 
     def _find_stored(self, partition: int, offset: int, since_ms: int | None) -> FoundSpan | None:
         spans = self.stored.spans_of(partition)
-        spans = spans[int(np.searchsorted(self.stored.last_offset[spans], offset)) :]
+        spans = spans[bisect_left(spans, offset, key=self.stored.last_offset.__getitem__) :]
         if since_ms is not None:
             spans = spans[self.stored.max_timestamp_ms[self.stored.segment_of_span[spans]] >= since_ms]
         for at in map(int, spans):
             index = int(self.stored.segment_of_span[at])
             if index not in self.removed:
-                segment = self.stored.recent_segment(index)
+                segment = self.stored.segment(index)
                 span = segment.spans[at - self.stored.span_start(index)]
                 return FoundSpan(segment, span, int(self.stored.first_row[at]))
         return None

@@ -9,6 +9,7 @@ cold end (inv. 5).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,7 +37,7 @@ class SegmentSpan:
 class TopicSegment:
     """One Parquet object. `run`: the number of its run, in the order of the log. `level`: how often its records were
     merged. Times are in ms since 1970 UTC; `archived_at_ms` is when the first of its records was archived, by the
-    archiver's clock. `spans` has at least one, ascending by partition."""
+    archiver's clock. `spans` never changes; it has at least one, ascending by partition."""
 
     key: str
     run: int
@@ -46,7 +47,7 @@ class TopicSegment:
     min_timestamp_ms: int
     max_timestamp_ms: int
     archived_at_ms: int
-    spans: tuple[SegmentSpan, ...]
+    spans: Sequence[SegmentSpan]
 
     @property
     def records(self) -> int:
