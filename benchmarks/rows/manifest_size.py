@@ -30,7 +30,7 @@ from tidelog.storage.upkeep.retention import plan_expiry
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 FEW, MANY = 4_500, 100_000
-"""Fewer have no list (`shard_log.DIFFERENCES_MIN`)."""
+"""Fewer have no list (`topic_lists.DIFFERENCES_MIN`)."""
 APPENDS = 64
 PARTITIONS, SPANS, RECORDS = 300, 4, 400_000
 TOPIC, TOPIC_ID, SHARD = "web", "11" * 16, 0

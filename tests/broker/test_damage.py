@@ -19,7 +19,7 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import index_prefix, numbered_key, wal_prefix
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -103,7 +103,7 @@ async def two_topics(broker: LocalBroker) -> str:
 @pytest.fixture
 def lists_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every topic has a list, however few segments it has."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
 
 
 @pytest.mark.usefixtures("lists_always")

@@ -14,7 +14,7 @@ from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.storage.errors import Corrupt, Fenced, NotFound
 from tidelog.storage.layout import TopicPartition, shard_segment_key
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
@@ -79,7 +79,7 @@ def partitions_of(store: ObjectStore) -> ShardPartitions:
 @pytest.fixture(autouse=True)
 def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every topic has a list."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.opening import build_collector, build_upkeep
 from tidelog.services.workers.compactor import Appended, Compactor
 from tidelog.storage.errors import Invalid
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
@@ -156,7 +156,7 @@ async def test_topics_made_since_are_tended_too() -> None:
 async def test_a_damaged_list_does_not_keep_other_topics_waiting(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
     async with scene() as there:
         for topic in ("broken", "whole"):
             await there.broker.create_topic(ANYBODY, topic, 1, AT_ONCE)

@@ -14,7 +14,7 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1
 from tidelog.storage.archive.archive_damage import LOOK_AGAIN_S
 from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
@@ -65,7 +65,7 @@ async def test_a_lost_entry_stops_only_its_own_partitions_and_the_floor(harm: Ha
 
 
 async def test_a_damaged_list_stops_only_its_topic_and_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 2)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 2)
     scene = await small_scene(store := MemoryObjectStore())
     await archiver_of(scene, store).run_once(3)
     await scene.append({WEB: 2, WEB_1: 1}, epoch=2)
@@ -93,7 +93,7 @@ async def test_a_damaged_list_stops_only_its_topic_and_the_floor(monkeypatch: py
 async def test_a_topic_that_was_deleted_with_a_damaged_list_no_longer_holds_the_floor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 2)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 2)
     scene, names = await small_scene(store := MemoryObjectStore()), dict(TOPIC_NAMES)
     archiver_of_names = partial(archiver_of, scene, store, topic_names=names.get)
     await archiver_of_names().run_once(3)

@@ -3,6 +3,7 @@ altered."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -297,15 +298,15 @@ async def test_a_history_that_was_altered_is_reported(store: MemoryObjectStore, 
 
 
 async def test_an_archive_is_proved_while_it_is_collected(store: MemoryObjectStore) -> None:
-    """Between the first requests of the attestation, versions are appended, made history, and deleted."""
+    """Before each read of the attestation, versions are appended, made history, and deleted."""
     scene = CollectScene(store)
     await scene.grow(12)
     earlier, _, _ = await attested(store)
-    worker = scene.worker()
+    worker, turn = scene.worker(), asyncio.Lock()
 
     class Busy(MemoryObjectStore):
         async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-            if len(scene.heads) < 40:
+            async with turn:
                 await scene.grow(2)
                 scene.clock.now_s += GRACE_S
                 await worker.run()

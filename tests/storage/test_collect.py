@@ -12,7 +12,7 @@ from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import manifests_prefix, segment_topic_id
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_history import BLOCK_VERSIONS as DEFAULT_BLOCK_VERSIONS
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
@@ -30,7 +30,7 @@ ARCHIVE, EXPIRE = ChangeKind.ARCHIVE, ChangeKind.EXPIRE
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic gets a new list every few versions."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 16)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 16)
 
 
 @pytest.fixture

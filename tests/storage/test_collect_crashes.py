@@ -12,7 +12,7 @@ from tests.storage.collect_scenes import GRACE_S, CollectScene
 from tests.storage.shard_histories import SHARD, TOPIC_ID
 
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
@@ -22,7 +22,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 10)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 10)
 
 
 async def scene_of(store: ObjectStore) -> CollectScene:

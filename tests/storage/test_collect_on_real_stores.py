@@ -10,7 +10,7 @@ import pytest
 from tests.components.s3_endpoint import S3Bucket
 from tests.storage.collect_scenes import CollectScene
 
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
@@ -21,7 +21,7 @@ class ShardStory:
 
     @pytest.fixture(autouse=True)
     def _short_lists(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 16)
+        monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 16)
 
     async def test_a_shard_grows_and_is_collected(self, store: ObjectStore) -> None:
         scene = CollectScene(store, seed=3)

@@ -34,7 +34,7 @@ from tidelog.storage.bucket.copy import BucketCopy, is_settled
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import COPY_KEY, topic_prefix, wal_prefix
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_manifest import ManifestChange
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
@@ -294,7 +294,7 @@ async def test_a_lost_segment_is_named_and_all_else_is_copied() -> None:
 async def test_where_a_list_is_damaged_all_segments_of_its_topic_are_copied(
     lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
     store, alive = await source_bucket()
     ref = (await manifest_of(store)).topics[WEB.topic_id].stored
     assert ref is not None

@@ -34,7 +34,7 @@ from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
@@ -221,7 +221,7 @@ async def test_what_only_a_damaged_version_and_lost_segments_had_is_recorded() -
 @pytest.fixture
 def lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every version writes new lists of the topics that it changes."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
 
 
 @pytest.mark.parametrize("harm", [delete, flip, cut])

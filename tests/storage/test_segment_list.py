@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.storage.topic_segments import PLACE
 
-from tidelog.storage.manifests import segment_list
+from tidelog.storage.manifests import segment_columns, segment_list
 from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.segment_list import FoundSpan, SegmentList
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
@@ -82,3 +82,21 @@ def test_a_search_looks_at_few_of_many_segments(monkeypatch: pytest.MonkeyPatch)
     found = SegmentList(added=added).find(31, 1_234)
     assert found == FoundSpan(added[123], spans[123][31], 310)
     assert len(looked) <= 9
+
+
+def test_of_a_stored_segment_only_the_span_that_was_found_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = tuple(SegmentSpan(number, 0, number, number + 1, 5) for number in range(1_000))
+    segment = TopicSegment(PLACE.key("0" * 32), 0, 0, 1, "", 0, 0, 0, spans)
+    columns, made = columns_of([segment]), 0
+
+    def counted(*values: int) -> SegmentSpan:
+        nonlocal made
+        made += 1
+        return SegmentSpan(*values)
+
+    monkeypatch.setattr(segment_columns, "SegmentSpan", counted)
+    found = SegmentList(columns).find(700, 3)
+    assert made == 1
+    assert found == FoundSpan(segment, spans[700], 700 * 701 // 2)
+    assert (list(found.segment.spans), found.segment.spans[2:4]) == (list(spans), spans[2:4])
+    assert (hash(found.segment), found.segment.spans[-1]) == (hash(segment), spans[-1])

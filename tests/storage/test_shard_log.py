@@ -11,11 +11,10 @@ from tests.storage.archive_scenes import ManualClock, lost_answer
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID, TopicHistory
 
 from tidelog.storage.errors import Conflict, Corrupt, Unavailable
-from tidelog.storage.layout import shard_segment_key
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
-from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.manifests.topic_state import Totals
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
@@ -56,7 +55,7 @@ async def test_a_shard_without_a_manifest_has_an_empty_one(store: MemoryObjectSt
 
 async def test_a_new_process_reads_what_was_appended(store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """With small bounds, so that lists are written again and again."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 4)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 4)
     history = TopicHistory(Random(7))
     log = log_of(store)
     await log.latest()
@@ -78,7 +77,7 @@ async def test_a_new_process_reads_what_was_appended(store: MemoryObjectStore, m
 async def test_opening_takes_three_requests_and_an_append_one(
     store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 4)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 4)
     history = TopicHistory(Random(8))
     first = log_of(store)
     await first.latest()
@@ -89,7 +88,7 @@ async def test_opening_takes_three_requests_and_an_append_one(
     assert opened.topics[TOPIC_ID].base is not None
     usage = counting.usage()
     assert (usage.requests(Verb.LIST), usage.requests(Verb.GET), usage.requests()) == (1, 2, 3)
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 10_000)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 10_000)
     before = counting.usage()
     await log.append(history.archived())
     assert (counting.usage() - before).requests() == (counting.usage() - before).requests(Verb.CREATE) == 1
@@ -198,7 +197,7 @@ async def test_the_newest_version_costs_one_head_if_it_is_known(store: MemoryObj
 async def test_a_list_that_is_lost_harms_its_topic_only(
     store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 4)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 4)
     history = TopicHistory(Random(12))
     log = log_of(store)
     await log.latest()
@@ -213,24 +212,3 @@ async def test_a_list_that_is_lost_harms_its_topic_only(
     other = "f" * 32
     change = replace(history.archived().topics[TOPIC_ID], name="shop", added=(), partitions={})
     assert other in (await reader.append(ManifestChange(ChangeKind.ARCHIVE, {other: change}))).topics
-
-
-async def test_a_topic_of_a_thousand_partitions_seldom_gets_a_list_and_its_versions_stay_small(
-    store: MemoryObjectStore,
-) -> None:
-    """Each pass adds a span and a state for each partition. The figures are those at `DIFFERENCES_MIN`."""
-    log, partitions, passes = log_of(store), range(1_000), 50
-    await log.latest()
-    for number in range(passes):
-        first = 10_000_000 + 300 * number
-        spans = tuple(SegmentSpan(partition, first, first + 299, 300, 90_000 + partition) for partition in partitions)
-        states = {partition: ColdState(cold_end=first + 300) for partition in partitions}
-        key = shard_segment_key(TOPIC, TOPIC_ID, SHARD, f"{number:032x}")
-        segment = TopicSegment(key, number, 0, 1 << 26, "ab" * 32, 1, 2, 3, spans)
-        change = TopicChange(TOPIC, added=(segment,), partitions=states)
-        await log.append(ManifestChange(ChangeKind.ARCHIVE, {TOPIC_ID: change}, Floor(number + 1, 1)))
-    sizes = [info.size async for info in list_all(store, "manifests/0003/0")]
-    lists = [info.key async for info in list_all(store, "manifests/0003/lists/")]
-    assert len(sizes) == passes
-    assert max(sizes) < 256 * 1024
-    assert 1 <= len(lists) <= passes // 10

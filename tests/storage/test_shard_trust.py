@@ -4,26 +4,30 @@ little."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore, GatedStore, ManualClock, lost_answer
 from tests.storage.segment_lists import PLACE, SHARD, Pass, dense, passes_of
 
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.manifests import shard_log
-from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests import topic_lists
+from tidelog.storage.manifests.shard_log import LOOKS_MAX, ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.manifests.version_codec import encode_version
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 from tidelog.storage.upkeep.record_deletion import delete_records
 from tidelog.storage.wal.floor import Floor
-from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN
 
+T = TypeVar("T")
 SWEEP = ManifestChange(ChangeKind.SWEEP)
 
 
@@ -168,11 +172,93 @@ async def test_more_versions_than_a_page_holds_are_passed_over(store: MemoryObje
     assert newest.version == 1_000
 
 
+# ---- a log that changes all the time
+
+
+class Restless(WrappingObjectStore):
+    """Before each request, another worker appends versions, and a collector may delete all old ones. A request takes
+    longer than the grace."""
+
+    def __init__(self, store: ObjectStore, clock: ManualClock, change: Callable[[Request], Awaitable[None]]) -> None:
+        super().__init__(store)
+        self.clock = clock
+        self.change = change
+        self.requests = 0
+
+    async def _send(self, request: Request, attempt: Attempt[T]) -> T:
+        self.requests += 1
+        self.clock.now_s += GRACE_S_MIN + 1
+        await self.change(request)
+        return await attempt()
+
+
+async def collected(store: MemoryObjectStore) -> None:
+    """Delete all versions but the newest."""
+    log = log_of(store, seed=8)
+    newest = (await log.latest()).version
+    async for version in log.versions():
+        if version < newest:
+            await store.delete(log.key(version))
+
+
+async def test_the_newest_version_is_read_in_one_look_while_versions_are_appended(store: MemoryObjectStore) -> None:
+    clock = ManualClock()
+    listed = await others(store, 3)
+
+    async def append(_: Request) -> None:
+        await others(store, 2)
+
+    restless = Restless(store, clock, append)
+    log = log_of(restless, clock)
+    assert (await log.latest()).version == listed.version + 2, "the newest when it was listed"
+    assert restless.requests == 2
+    with pytest.raises(Conflict):
+        await log.append(SWEEP)
+
+
+async def test_looking_for_the_newest_version_ends_though_it_is_always_collected(store: MemoryObjectStore) -> None:
+    clock = ManualClock()
+    await others(store, 3)
+
+    async def append_and_collect(_: Request) -> None:
+        await others(store, 2)
+        await collected(store)
+
+    restless = Restless(store, clock, append_and_collect)
+    log = log_of(restless, clock)
+    with pytest.raises(Unavailable, match="deleted before it was read"):
+        await log.latest()
+    assert restless.requests == 2 * LOOKS_MAX
+    assert log.known is None
+
+
+async def test_a_version_that_was_made_anew_while_it_was_read_is_not_the_newest(store: MemoryObjectStore) -> None:
+    """A stalled worker's create of a collected number."""
+    clock, changes = ManualClock(), 0
+    await others(store, 3)
+
+    async def make_anew(request: Request) -> None:
+        nonlocal changes
+        if request.verb is not Verb.GET or changes:
+            return
+        changes += 1
+        stalled = log_of(MemoryObjectStore(), seed=7)
+        for _ in range(3):
+            made = await stalled.append(SWEEP, await stalled.latest())
+        await others(store, 1)
+        await collected(store)
+        await store.create(stalled.key(2), encode_version(made))
+
+    found = await log_of(Restless(store, clock, make_anew), clock).latest()
+    assert found == await log_of(store).latest()
+    assert found.version == 3
+
+
 # ---- size
 
 
 async def test_an_append_to_a_long_list_sends_what_one_to_a_short_list_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 256)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 256)
     sent = []
     for segments in (1_000, 20_000):
         counting = CountingObjectStore(MemoryObjectStore())

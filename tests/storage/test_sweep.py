@@ -38,7 +38,7 @@ from tidelog.storage.layout import (
     staging_prefix,
     topic_prefix,
 )
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
@@ -161,7 +161,7 @@ async def test_where_a_manifest_cannot_be_read_nothing_is_judged(bucket: Bucket)
 
 async def test_lists_that_no_version_names_go(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker writes a list and loses the race for the version; a list of a lost version is left alone."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
     scene = await bucket.archived()
     (named, _) = await keys(bucket.store, lists_prefix(0))
     orphan = list_key(0, named.split("/")[-1].split("-")[0], "ef" * 16)

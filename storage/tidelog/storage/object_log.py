@@ -26,9 +26,11 @@ NUMBER_MAX = 10**19 - 1
 
 @dataclass(frozen=True)
 class EntryInfo:
-    """A listed entry: the size of its object, and when that was written, by the store's clock."""
+    """A listed entry: the size of its object, the version that `create` returned, and when it was written, by the
+    store's clock."""
 
     number: int
+    version: str
     size_bytes: int
     modified_ms: int
 
@@ -83,7 +85,9 @@ class ObjectLog:
         one, if other objects whose names begin with 0 fill it."""
         infos = await self._store.list(f"{self._prefix}0", start_after=start_after)
         numbered = [(number_of(info.key, self._prefix, self._suffix), info) for info in infos]
-        entries = tuple(EntryInfo(n, info.size, info.modified_ms) for n, info in numbered if n is not None)
+        entries = tuple(
+            EntryInfo(n, info.version, info.size, info.modified_ms) for n, info in numbered if n is not None
+        )
         return EntryPage(entries, infos[-1].key if len(infos) >= LIST_PAGE_MAX else None)
 
     async def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
@@ -101,18 +105,25 @@ class ObjectLog:
             yield entry.number
 
     async def newest(self, known: int = -1) -> int:
-        """The greatest number there is now, or `known` if none is greater. Takes one request if less than a page
-        follows `known`. Else it searches the end by steps that double and then halve: about twenty requests in a log
-        of any length."""
+        """The greatest number there is now, or `known` if none is greater; requests as `newest_entry`."""
+        entry = await self.newest_entry(known)
+        return entry.number if entry else known
+
+    async def newest_entry(self, known: int = -1) -> EntryInfo | None:
+        """The entry with the greatest number; None if none is greater than `known`. Takes one request if less than a
+        page follows `known`. Else it searches the end by steps that double and then halve: about twenty requests in a
+        log of any length."""
         page = await self._page_with_entries(self.before(known + 1))
-        newest = page.entries[-1].number if page.entries else known
+        if not page.entries:
+            return None
+        newest = page.entries[-1]
         step, end = LIST_PAGE_MAX, NUMBER_MAX  # no entry has a number above `end`
-        while page.resume is not None and newest < end:
-            near = end - newest <= LIST_PAGE_MAX
-            probe = newest if near else min(newest + step, (newest + end) // 2)
+        while page.resume is not None and newest.number < end:
+            near = end - newest.number <= LIST_PAGE_MAX
+            probe = newest.number if near else min(newest.number + step, (newest.number + end) // 2)
             found = await self._page_with_entries(self.key(probe))
             if found.entries:
-                page, newest, step = found, found.entries[-1].number, step * 2
+                page, newest, step = found, found.entries[-1], step * 2
             elif near:
                 break
             else:

@@ -12,7 +12,7 @@ from tests.storage.upkeep.compaction_scenes import RULES, Topic, puts, whole_pas
 from tests.storage.upkeep.merge_scenes import PLACE, merger
 
 from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -104,7 +104,7 @@ async def test_when_tombstones_were_cleaned_over_survives_in_a_list(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The states of partitions are stored in a list, not in the version."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 2)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 2)
     for keys in ("ab", "ac", "ad"):
         await topic.append({0: puts(keys), 1: puts(keys)})
         await topic.compact()

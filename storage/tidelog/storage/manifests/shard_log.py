@@ -22,37 +22,33 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
-from cachetools import LRUCache
-
-from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.layout import list_key, manifests_prefix
-from tidelog.storage.manifests.list_codec import decode_list, encode_list
+from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, NotFound, Unavailable
+from tidelog.storage.in_flight import each_of
+from tidelog.storage.layout import manifests_prefix
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
 from tidelog.storage.manifests.shard_values import Garbage
+from tidelog.storage.manifests.topic_lists import TopicLists, lacks_list, topics_to_list
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState
 from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
 CHANGES_MAX = 8
-LARGE_BYTES = 1024 * 1024
-"""A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""
-DIFFERENCES_MIN = 16_384
-"""Fewer differences of a topic (spans and states) never cause a new list. They take some 10 bytes each. With a topic of
-1,000 partitions, 50 passes made versions of 87 kB on average and 162 kB at most, 3 lists, and took 18 ms of CPU time an
-append; with a bound of 256 there were 26 lists, and with 65,536, versions of 505 kB."""
-DIFFERENCES_SHARE = 8
-"""A topic gets a new list when its differences are more than this fraction (one in 8) of it."""
+LOOKS_MAX = 8
+"""How often the newest version is looked for, because it was collected while it was read."""
+LISTS_AT_ONCE = 4
+LARGE_BYTES = 64 * 1024
+"""A larger version is decoded in a thread, so that it does not block other tasks; 1 MB takes 0.2 s."""
 LISTS_BYTES = 64 * 1024 * 1024
-"""Stored bytes of the lists that are kept in memory, where they take three times as much."""
+"""Stored bytes of the lists of a shard that are kept in memory, where they take three times as much."""
 
 
 class ShardLog:
@@ -67,12 +63,11 @@ class ShardLog:
         self._writer = runtime.entropy.new_id()
         self._clock = runtime.clock
         self._turn = asyncio.Lock()
-        self._latest = ShardManifest(shard)
+        self._latest = ShardManifest(shard)  # it has no more lists than are kept in memory
         self._known_s = -math.inf  # when `_latest` was known to be the newest
         self._asked = False  # whether `_latest` was read or appended, and no append is in doubt
         self._tag: str | None = None  # the store's tag of `_latest`, if it was appended here
-        self._bases: LRUCache[str, tuple[TopicBase, int]] = LRUCache(lists_bytes, lambda kept: kept[1])
-        self._reads: SingleFlight[str, TopicBase] = SingleFlight()
+        self._lists = TopicLists(store, shard, runtime, lists_bytes)
 
     def key(self, version: int) -> str:
         """The name of `version`."""
@@ -111,14 +106,7 @@ class ShardLog:
 
     async def read(self, version: int) -> ShardManifest:
         """One version, without its lists. Raises `NotFound`, `Corrupt`."""
-        key = self.key(version)
-        data = (await self._log.read(version)).data
-        found = (
-            await asyncio.to_thread(decode_version, key, data) if len(data) > LARGE_BYTES else decode_version(key, data)
-        )
-        if (found.shard, found.version) != (self.shard, version):
-            raise Corrupt(key, "is the manifest of another shard or version")
-        return found
+        return (await self._read(version))[0]
 
     async def with_lists(self, manifest: ShardManifest, topic_ids: Iterable[str]) -> ShardManifest:
         """`manifest` with the lists of these topics: one GET for each that is not in memory. Topics that it does not
@@ -132,6 +120,7 @@ class ShardLog:
             topic_id: replace(manifest.topics[topic_id], base=base)
             for topic_id, base in zip(wanted, bases, strict=True)
         }
+        self._latest = self._lists.only_kept(self._latest)
         return replace(manifest, topics={**manifest.topics, **read})
 
     async def change(
@@ -166,24 +155,41 @@ class ShardLog:
         """Remove an old version, whose step is in the history; that it is absent is no error."""
         await self._log.delete(version)
 
+    async def _read(self, version: int) -> tuple[ShardManifest, str]:
+        """A version and its tag."""
+        key, stored = self.key(version), await self._log.read(version)
+        large = len(stored.data) > LARGE_BYTES
+        found = await asyncio.to_thread(decode_version, key, stored.data) if large else decode_version(key, stored.data)
+        if (found.shard, found.version) != (self.shard, version):
+            raise Corrupt(key, "is the manifest of another shard or version")
+        return found, stored.info.version
+
     async def _read_latest(self) -> ShardManifest:
-        tried = -1
-        while True:
+        """A version that is listed as the newest may be collected, and even created again, before it is read. Then the
+        read takes longer than the trust, and it finds no object or one of another tag. So each look but the first
+        means that a grace has passed and newer versions exist."""
+        damaged = -1
+        for _ in range(LOOKS_MAX):
             asked_s = self._clock.monotonic()
-            newest = await self._log.newest(self._latest.version)
-            if newest == self._latest.version:
-                break
+            newest = await self._log.newest_entry(self._latest.version)
+            if newest is None:
+                self._known_s, self._asked = asked_s, True
+                return self._latest
+            self._asked = False
             try:
-                self._latest, self._tag = await self.read(newest), None
-                if self._clock.monotonic() - asked_s <= FLOOR_TRUST_S:
-                    break
-                self._asked = False  # it may have been collected and created again before it was read: look again
+                found, tag = await self._read(newest.number)
             except (NotFound, Corrupt):
-                if newest == tried:
+                if newest.number == damaged:
                     raise
-                tried = newest  # it may have been collected while this process was paused: look again
-        self._known_s, self._asked = asked_s, True
-        return self._latest
+                damaged = newest.number
+                continue
+            if tag == newest.version or self._clock.monotonic() - asked_s <= FLOOR_TRUST_S:
+                self._latest, self._tag, self._known_s, self._asked = found, None, asked_s, True
+                return found
+        raise Unavailable(
+            f"{LOOKS_MAX} times, the newest version of shard {self.shard} was deleted before it was read: the store "
+            "answers later than the grace of its collector. Try again."
+        )
 
     async def _is_newest(self) -> bool:
         asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
@@ -213,55 +219,41 @@ class ShardLog:
             tag = await self._expect_own(made.version, body, conflict)
         if self._clock.monotonic() - self._known_s > FLOOR_TRUST_S and not await self._predecessor_is_there():
             await self._expect_first(made)
-        self._latest, self._tag, self._known_s, self._asked = made, tag, sent_s, True
+        self._latest, self._tag, self._known_s, self._asked = self._lists.only_kept(made), tag, sent_s, True
         return made
 
     async def _base(self, manifest: ShardManifest, topic_id: str) -> TopicBase:
-        stored = manifest.topics[topic_id].stored
-        assert stored is not None, "only a topic with a list lacks its content"
-        if kept := self._bases.get(stored.key):
-            return kept[0]
-        return await self._reads.run(stored.key, lambda: self._read_base(manifest, topic_id, stored))
-
-    async def _read_base(self, manifest: ShardManifest, topic_id: str, stored: ListRef) -> TopicBase:
+        topic = manifest.topics[topic_id]
         try:
-            data = (await self._store.get(stored.key)).data
+            return await self._lists.read(topic_id, topic)
         except NotFound as error:
-            raise await self._list_fault(manifest, stored.key) from error
-        base = await asyncio.to_thread(decode_list, stored, manifest.topics[topic_id].name, topic_id, self.shard, data)
-        self._keep(stored, base)
-        return base
+            raise await self._list_fault(manifest, topic) from error
 
-    async def _list_fault(self, manifest: ShardManifest, key: str) -> Conflict | Corrupt:
-        """Why the list `key` that `manifest` names does not exist: the version is old, or the list is lost."""
+    async def _list_fault(self, manifest: ShardManifest, topic: TopicState) -> Conflict | Corrupt:
+        """Why the list of `topic` in `manifest` does not exist: the version is old, or the list is lost."""
+        key = topic.stored.key if topic.stored else topic.name
         if await self._log.newest(manifest.version) == manifest.version:
             return Corrupt(key, f"is named by the manifest of shard {self.shard} and does not exist")
         if manifest.version == self._latest.version:
             self._asked = False
         return Conflict(f"version {manifest.version} is old, and {key} was collected: start over from the latest")
 
-    def _keep(self, stored: ListRef, base: TopicBase) -> None:
-        if stored.size_bytes <= self._bases.maxsize:
-            self._bases[stored.key] = base, stored.size_bytes
+    async def _with_new_lists(self, made: ShardManifest, changed: Collection[str]) -> ShardManifest:
+        """`made`, in which topics with many differences have new lists, which are written here. A topic whose list is
+        damaged stays as it is."""
+        listed: dict[str, TopicState] = {}
+        former: list[ListRef] = []
 
-    async def _with_new_lists(self, made: ShardManifest, changed: Iterable[str]) -> ShardManifest:
-        """`made`, in which the changed topics with many differences have new lists, which are written here."""
-        grown = [topic_id for topic_id in changed if _needs_list(made.topics[topic_id])]
-        if not grown:
-            return made
-        listed = {topic_id: await self._write_list(topic_id, made.topics[topic_id]) for topic_id in grown}
-        former = [stored for topic_id in grown if (stored := made.topics[topic_id].stored)]
+        async def renew(topic_id: str) -> None:
+            with suppress(Corrupt, NewerFormat):
+                topic = (await self.with_lists(made, [topic_id])).topics[topic_id]
+                listed[topic_id] = await self._lists.write(topic_id, topic)
+                former.extend([topic.stored] if topic.stored else [])
+
+        await each_of(topics_to_list(made.topics, changed), renew, at_once=LISTS_AT_ONCE)
         now_ms = self._clock.now_ms()
         left = [Garbage(stored.key, stored.size_bytes, made.version, now_ms) for stored in former]
         return replace(made, topics={**made.topics, **listed}, garbage=(*made.garbage, *left))
-
-    async def _write_list(self, topic_id: str, topic: TopicState) -> TopicState:
-        key = list_key(self.shard, topic_id, self._runtime.entropy.new_id())
-        base = await asyncio.to_thread(topic.consolidated)
-        stored, body = await asyncio.to_thread(encode_list, key, topic.name, topic_id, self.shard, base)
-        await self._store.create(key, body)
-        self._keep(stored, base)
-        return topic.listed(stored, base)
 
     async def _expect_own(self, version: int, body: bytes, conflict: Conflict) -> str:
         """Raise `conflict` unless the stored version has the body that was to be created. Returns its tag."""
@@ -293,13 +285,3 @@ class ShardLog:
         if after == made.version + 1 and (await self.read(after)).previous_head == made.head:
             return
         raise Conflict(f"{self.key(made.version)} was used and collected: start over from the latest version")
-
-
-def lacks_list(manifest: ShardManifest, topic_id: str) -> bool:
-    """Whether the list of a topic has to be read (`ShardLog.with_lists`)."""
-    topic = manifest.topics.get(topic_id)
-    return topic is not None and topic.base is None
-
-
-def _needs_list(topic: TopicState) -> bool:
-    return topic.differences > max(DIFFERENCES_MIN, topic.size // DIFFERENCES_SHARE)

@@ -15,6 +15,9 @@ from tidelog.storage.manifests.segment_columns import NO_COLUMNS, SegmentColumns
 from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, TopicSegment
 
+SEGMENT_SPANS = 6
+"""A segment takes as many stored bytes as this many spans, because its id and its hash do not compress."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListRef:
@@ -87,15 +90,18 @@ class TopicState:
         """The states of all partitions that have one; needs `base`."""
         return {**self._base.partitions, **self.partitions}
 
-    @property
+    @cached_property
     def differences(self) -> int:
-        """How much a version has to store beside the list: spans of segments, states, and places."""
-        return len(self.removed) + sum(len(segment.spans) for segment in self.added) + len(self.partitions)
+        """How much a version has to store beside the list: spans of segments, states, and places. A segment itself
+        counts as `SEGMENT_SPANS`."""
+        added = sum(SEGMENT_SPANS + len(segment.spans) for segment in self.added)
+        return len(self.removed) + added + len(self.partitions)
 
     @property
     def size(self) -> int:
-        """How much the list stores: spans and states; needs `base`."""
-        return len(self._base.columns.partition) + len(self._base.partitions)
+        """How much the list stores, as `differences` counts; needs `base`."""
+        columns = self._base.columns
+        return SEGMENT_SPANS * len(columns) + len(columns.partition) + len(self._base.partitions)
 
     def changed_since(self, known: TopicState | None) -> bool:
         """Whether a version changed the topic since it was `known`. Lists that were read or not make no difference."""

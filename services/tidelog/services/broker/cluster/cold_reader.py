@@ -30,8 +30,9 @@ from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.storage.errors import Conflict, TidelogError
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.partition_view import PartitionView, view_of
-from tidelog.storage.manifests.shard_log import ShardLog, lacks_list
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.topic_lists import lacks_list
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

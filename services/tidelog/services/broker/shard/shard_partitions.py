@@ -21,8 +21,9 @@ from tidelog.storage.errors import Conflict, Corrupt, Fenced
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.loop_turns import LoopTurns
 from tidelog.storage.manifests.partition_view import view_of
-from tidelog.storage.manifests.shard_log import ShardLog, lacks_list
+from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.topic_lists import lacks_list
 from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import ProducerMark, WalHeader
