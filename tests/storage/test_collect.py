@@ -30,7 +30,7 @@ ARCHIVE, EXPIRE = ChangeKind.ARCHIVE, ChangeKind.EXPIRE
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic gets a new list every few versions."""
-    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 16)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 64)
 
 
 @pytest.fixture

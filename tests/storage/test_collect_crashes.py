@@ -22,7 +22,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 10)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 24)
 
 
 async def scene_of(store: ObjectStore) -> CollectScene:

@@ -21,7 +21,7 @@ class ShardStory:
 
     @pytest.fixture(autouse=True)
     def _short_lists(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 16)
+        monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 64)
 
     async def test_a_shard_grows_and_is_collected(self, store: ObjectStore) -> None:
         scene = CollectScene(store, seed=3)
