@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
@@ -17,6 +18,7 @@ from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.archive.broker_load import IDLE_AFTER_S, BrokerLoad
 from tidelog.services.broker.archive.upkeep_loop import PATIENCE_S, SETTLE_S
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.opening import upkeep_limits
@@ -28,7 +30,7 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
@@ -283,6 +285,46 @@ async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
         await until_log_start(broker, 10)
         gated.gate.set()
         await waiting
+
+
+def levels_of(broker: LocalBroker) -> list[int]:
+    """The levels of all segments in the newest version that shard 0 knows."""
+    manifest = broker.shards.leading(0).partitions.log.known
+    assert manifest is not None
+    return [segment.level for topic in manifest.topics.values() for segment in topic.segments]
+
+
+async def test_large_runs_are_merged_once_the_broker_has_been_idle_for_long() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, shards=1, clock=clock) as broker:
+        await broker.create_topic(ANYBODY, "t", 1, {"segment.bytes": 1 << 20})
+        for seed in range(2):
+            noise = np.random.default_rng(seed).bytes(300_000)
+            values = [noise[at : at + 30_000] for at in range(0, len(noise), 30_000)]
+            await broker.produce(ANYBODY, "t", draft(values), TO_ZERO)
+            await broker.archive_now()
+        for pause_s in (0, IDLE_AFTER_S - 60):
+            clock.pass_time(pause_s)
+            await broker.upkeep_now()
+            assert levels_of(broker) == [0, 0]
+        clock.pass_time(60)
+        await until(lambda: levels_of(broker) == [2])
+
+
+def test_a_broker_is_idle_only_after_long_quiet() -> None:
+    clock, busy = SetClock(), [False]
+    load = BrokerLoad(lambda: busy[0], clock)
+    assert (load.observe(), load.now()) == (False, Load.QUIET)
+    clock.pass_time(IDLE_AFTER_S)
+    assert (load.now(), load.observe(), load.observe()) == (Load.IDLE, True, False)
+    busy[0] = True
+    assert (load.now(), load.observe()) == (Load.BUSY, False)
+    busy[0] = False
+    assert load.now() is Load.QUIET
+    clock.pass_time(IDLE_AFTER_S / 2)
+    assert not load.observe()
+    clock.pass_time(IDLE_AFTER_S / 2)
+    assert load.observe()
 
 
 def test_a_missing_spill_folder_is_reported_before_the_broker_opens(tmp_path: Path) -> None:

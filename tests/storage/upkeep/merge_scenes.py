@@ -27,7 +27,7 @@ from tidelog.storage.segments.topic_segment import (
     sha256_of,
 )
 from tidelog.storage.upkeep.merge import MergeTask
-from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.segment_writer import spans_in
 
 PLACE = SegmentPlace("web", WEB.topic_id, 3)
@@ -118,10 +118,10 @@ async def filled(
 
 
 def merger(
-    store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS, busy: bool = False
+    store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS, load: Load = Load.IDLE
 ) -> MergeTask:
     """A worker like that of a new process: it knows only the bucket."""
-    return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder, busy=lambda: busy)
+    return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder, load=lambda: load)
 
 
 async def merge(

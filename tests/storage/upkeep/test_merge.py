@@ -46,7 +46,7 @@ from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA
 from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
 MIB = 1 << 20
@@ -280,14 +280,14 @@ async def test_a_run_is_split_at_segment_bytes_and_where_a_partition_fills_a_seg
 
 async def test_a_busy_machine_compresses_quickly(tmp_path: Path) -> None:
     sizes = {}
-    for busy in (False, True):
+    for load in (Load.QUIET, Load.BUSY):
         store = MemoryObjectStore()
         for first in (0, 20_000):
             await add(store, {0: events(20_000, first)})
-        task = merger(store, tmp_path, busy=busy)
+        task = merger(store, tmp_path, load=load)
         assert await task.run(PLACE, log_of(store), AT_ONCE)
-        sizes[busy] = sum(segment.size_bytes for segment in await segments_of(store))
-    assert sizes[False] < 0.95 * sizes[True]
+        sizes[load] = sum(segment.size_bytes for segment in await segments_of(store))
+    assert sizes[Load.QUIET] < 0.95 * sizes[Load.BUSY]
 
 
 # ---- memory

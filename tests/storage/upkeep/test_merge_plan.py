@@ -16,7 +16,7 @@ from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicBase, TopicState
 from tidelog.storage.upkeep import merge_plan
-from tidelog.storage.upkeep.merge_plan import FAN_IN_MAX, FAN_IN_MIN, Merge, merged
+from tidelog.storage.upkeep.merge_plan import FAN_IN_MAX, FAN_IN_MIN, LARGE_RUNS_MAX, Merge, merged
 from tidelog.storage.upkeep.rules import DAY_MS, UpkeepRules
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, runs_of, segments_of_runs
 
@@ -43,12 +43,16 @@ def topic(segments: Sequence[TopicSegment], *, clean_end: int = 0, stored: int =
     return TopicState("web", next_run, None, base, added=tuple(segments[stored:]), partitions=states)
 
 
-def plan_merge(at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES) -> Merge | None:
-    return merge_plan.plan_merge(at, rules, input_bytes, now_ms)
+def plan_merge(
+    at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES, *, idle: bool = False
+) -> Merge | None:
+    return merge_plan.plan_merge(at, rules, input_bytes, now_ms, idle=idle)
 
 
-def merge_due_at_ms(at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES) -> int | None:
-    return merge_plan.merge_due_at_ms(at, rules, input_bytes, now_ms)
+def merge_due_at_ms(
+    at: TopicState, rules: UpkeepRules, now_ms: int, input_bytes: int = INPUT_BYTES, *, idle: bool = False
+) -> int | None:
+    return merge_plan.merge_due_at_ms(at, rules, input_bytes, now_ms, idle=idle)
 
 
 def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> list[TopicSegment]:
@@ -67,6 +71,7 @@ class Life:
     every_ms: int
     rules: UpkeepRules = RULES
     input_bytes: int = INPUT_BYTES
+    idle: bool = False
     now_ms: int = T0
     segments: list[TopicSegment] = field(default_factory=list)
     archived_bytes: int = 0
@@ -75,7 +80,8 @@ class Life:
     inputs_max: int = 0
 
     def run(self, passes: int) -> None:
-        for at in range(passes):
+        first = self.segments[-1].run + 1 if self.segments else 0
+        for at in range(first, first + passes):
             self.now_ms += self.every_ms
             self.segments.append(segment(at, self.size_bytes, ms=self.now_ms))
             self.archived_bytes += self.segments[-1].raw_bytes
@@ -84,7 +90,7 @@ class Life:
             self.small_max = max(self.small_max, sum(s.level < FINAL_LEVEL for s in self.segments))
 
     def _merge(self) -> None:
-        while merge := plan_merge(topic(self.segments), self.rules, self.now_ms, self.input_bytes):
+        while merge := plan_merge(topic(self.segments), self.rules, self.now_ms, self.input_bytes, idle=self.idle):
             inputs = [s for s in self.segments if merge.first_run <= s.run <= merge.last_run]
             self.inputs_max = max(self.inputs_max, len(inputs))
             output = self._output(inputs, merge.level)
@@ -177,10 +183,54 @@ def test_nothing_is_due_for_a_single_run_or_final_ones() -> None:
         assert plan_merge(topic(segments), RULES, T0 + 10**15) is None
 
 
-def test_a_pass_of_full_size_is_made_final_alone_and_skips_level_1() -> None:
-    whole = topic([segment(0, 128 * MIB), segment(1, MIB)])
-    assert plan_merge(whole, RULES, T0) == Merge(0, 0, FINAL_LEVEL)
-    assert merge_due_at_ms(whole, RULES, T0) == T0
+def test_large_runs_wait_until_the_broker_is_idle() -> None:
+    """They skip level 1. Small runs after them wait for more."""
+    large = topic([segment(0, 128 * MIB), segment(1, 32 * MIB, ms=T0 + 1), segment(2, MIB)])
+    assert plan_merge(large, RULES, T0) is None
+    assert merge_due_at_ms(large, RULES, T0) == T0 + RULES.segment_ms
+    assert plan_merge(large, RULES, T0, idle=True) == Merge(0, 0, FINAL_LEVEL)
+    assert merge_due_at_ms(large, RULES, T0, idle=True) == T0
+    after = topic([segment(0, 128 * MIB, level=2), segment(1, 32 * MIB), segment(2, MIB)])
+    assert plan_merge(after, RULES, T0, idle=True) == Merge(1, 1, FINAL_LEVEL)
+    small_one = topic([segment(0, 32 * MIB - 1)])
+    assert merge_due_at_ms(small_one, RULES, T0, idle=True) is None
+
+
+def test_small_runs_between_large_ones_are_merged_while_the_broker_is_busy() -> None:
+    sizes = [64, 31, 31, 31, 31, 31, 64, 1]
+    segments = [segment(at, mib * MIB) for at, mib in enumerate(sizes)]
+    assert plan_merge(topic(segments), RULES, T0) == Merge(1, 5, FINAL_LEVEL)
+    assert plan_merge(topic(segments), RULES, T0, idle=True) == Merge(0, 3, FINAL_LEVEL)
+    gathered = [segment(0, 64 * MIB), *(segment(at, MIB) for at in range(1, FAN_IN_MIN + 1))]
+    assert plan_merge(topic(gathered), RULES, T0) == Merge(1, FAN_IN_MIN, 1)
+
+
+def test_large_runs_become_final_at_the_age_of_segment_ms() -> None:
+    """One at a time, also a single one, and although the broker is busy."""
+    due = T0 + RULES.segment_ms
+    for sizes, last in (([64], 0), ([128, 128], 0), ([64, 64, 64], 1)):
+        waiting = topic([segment(at, mib * MIB) for at, mib in enumerate(sizes)])
+        assert plan_merge(waiting, RULES, due - 1) is None
+        assert merge_due_at_ms(waiting, RULES, T0) == due
+        assert plan_merge(waiting, RULES, due) == Merge(0, last, FINAL_LEVEL)
+
+
+def test_only_so_many_large_runs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_plan, "LARGE_RUNS_MAX", 3)
+    waiting = [segment(at, 64 * MIB) for at in range(4)]
+    assert plan_merge(topic(waiting[:3]), RULES, T0) is None
+    assert plan_merge(topic(waiting), RULES, T0) == Merge(0, 1, FINAL_LEVEL)
+    assert merge_due_at_ms(topic(waiting), RULES, T0) == T0
+
+
+def test_a_load_of_large_runs_costs_no_merge_until_it_ends() -> None:
+    life = Life(48 * MIB, 10_000)
+    life.run(500)
+    assert (life.amplification, life.small_max) == (1, 500)
+    life.idle = True
+    life.run(1)
+    assert 1.9 < life.amplification <= 2
+    assert all(one.level == FINAL_LEVEL for one in life.segments)
 
 
 def test_a_rewrite_by_compaction_of_full_size_stays_until_the_next_one() -> None:
@@ -284,6 +334,15 @@ def test_a_plan_is_quick_in_a_topic_of_a_hundred_thousand_final_segments() -> No
     assert time.process_time() - began_s < 20 * 0.02
 
 
+def test_a_plan_is_quick_while_as_many_large_runs_wait_as_may() -> None:
+    state = topic([segment(at, 64 * MIB) for at in range(LARGE_RUNS_MAX)], stored=LARGE_RUNS_MAX)
+    assert plan_merge(state, RULES, T0) is None
+    began_s = time.process_time()
+    for _ in range(10):
+        merge_due_at_ms(state, RULES, T0)
+    assert time.process_time() - began_s < 10 * 0.1
+
+
 # ---- its place in the latest manifest
 
 
@@ -326,19 +385,22 @@ _segments = st.lists(
     later_ms=st.integers(0, 20 * DAY_MS),
     stored=st.integers(0, 80),
     input_bytes=st.sampled_from([1, 64 * MIB, INPUT_BYTES]),
+    idle=st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
 def test_a_merge_takes_neighbours_of_lower_levels_and_is_due_exactly_when_planned(
-    parts: list[tuple[int, int, int]], clean: int, later_ms: int, stored: int, input_bytes: int
+    parts: list[tuple[int, int, int]], clean: int, later_ms: int, stored: int, input_bytes: int, idle: bool
 ) -> None:
     segments = [segment(at, size, level=level, ms=T0 + ms) for at, (size, level, ms) in enumerate(parts)]
     before = topic(segments, clean_end=10 * min(clean, len(segments)), stored=stored)
     now_ms = T0 + later_ms
-    merge, due_at_ms = (decide(before, RULES, now_ms, input_bytes) for decide in (plan_merge, merge_due_at_ms))
+    merge, due_at_ms = (
+        decide(before, RULES, now_ms, input_bytes, idle=idle) for decide in (plan_merge, merge_due_at_ms)
+    )
     assert isinstance(merge, Merge) == (due_at_ms is not None and due_at_ms <= now_ms)
     if not isinstance(merge, Merge):
         if due_at_ms is not None:
-            assert plan_merge(before, RULES, due_at_ms, input_bytes) is not None
+            assert plan_merge(before, RULES, due_at_ms, input_bytes, idle=idle) is not None
         return
     taken = segments_of_runs(before.segments, merge.first_run, merge.last_run)
     assert taken == segments[merge.first_run : merge.last_run + 1]

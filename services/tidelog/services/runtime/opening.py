@@ -20,7 +20,7 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.s3_settings import S3Settings
 from tidelog.storage.upkeep.collect import Collector
-from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, always_idle
 from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
 
@@ -73,12 +73,12 @@ def build_upkeep(
     store: ObjectStore,
     runtime: Runtime,
     executor: Executor | None = None,
-    busy: Callable[[], bool] = lambda: False,
+    load: Callable[[], Load] = always_idle,
 ) -> Upkeep:
     """All upkeep tasks over `store`. Work that needs the processor runs in `executor`, or in the event loop's own;
-    `busy`: whether more urgent work needs it. Raises `Invalid` if the folder for spills cannot be written to."""
+    `load`: what else the process does. Raises `Invalid` if the folder for spills cannot be written to."""
     limits, spills = upkeep_limits(settings), _spill_folder(settings)
-    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, spills, busy=busy)
+    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, spills, load=load)
     return Upkeep(tasks, runtime)
 
 

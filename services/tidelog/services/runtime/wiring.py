@@ -32,6 +32,7 @@ from tidelog.services.broker.archive.background_threads import (
     BackgroundThreads,
     processors,
 )
+from tidelog.services.broker.archive.broker_load import BrokerLoad
 from tidelog.services.broker.archive.collect_loop import CollectLoop
 from tidelog.services.broker.archive.sweep_loop import Turn
 from tidelog.services.broker.archive.topic_remover import TopicRemover
@@ -136,7 +137,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     archive_threads = BackgroundThreads(processors(), ARCHIVE_NICENESS)
     upkeep_threads = BackgroundThreads(processors(), UPKEEP_NICENESS)
     damages = Damages(runtime.clock)
-    upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads, lambda: archive_loop.busy)
+    load = BrokerLoad(lambda: archive_loop.busy or archive_loop.behind, runtime.clock)
+    upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads, load.now)
     factory = ShardFactory(settings, runtime, resources, retrying, catalog, archive_threads, damages, upkeep)
     shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes, settings.archiver_debt_max_bytes)
@@ -157,7 +159,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         archive_loop=archive_loop,
         collect_loop=CollectLoop(shards, remover, runtime, damages),
         damages=damages,
-        upkeep=UpkeepLoop(shards, journal, runtime, upkeep_threads, lambda: archive_loop.behind),
+        upkeep=UpkeepLoop(shards, journal, runtime, upkeep_threads, lambda: archive_loop.behind, load),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying.url, catalog, shards, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),

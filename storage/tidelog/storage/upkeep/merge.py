@@ -1,6 +1,6 @@
 """Merging: neighbouring small runs of a topic in a shard become one with the same records, in larger segments.
 
-    task = MergeTask(store, runtime, limits, executor, spill_folder, busy=lambda: archiver_is_behind)
+    task = MergeTask(store, runtime, limits, executor, spill_folder, load=broker_load)
     due_at_ms = task.due_at_ms(topic, rules, now_ms)
     manifest = await task.run(place, log, rules)          # one merge, one version
 
@@ -13,7 +13,7 @@ once, and now their bytes go.
 
 Row groups are decoded and encoded again, not copied. A copy would keep the small row groups of the first segments,
 which readers would have to fetch one by one, and their quick compression, although the result stays for years. Final
-segments are compressed as well as pays if the machine is idle, and quickly if it is `busy`."""
+segments are compressed as well as pays, or quickly while the load is `BUSY`. Large runs wait for an `IDLE` load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidelog.storage.segments.topic_segment import FINAL_SEGMENT_FLAVOR, SEGMENT
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.merge_plan import Merge, merge_due_at_ms, merged, plan_merge
 from tidelog.storage.upkeep.merge_rows import MergeMeans, shape_of, write_merged
-from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules, always_idle
 from tidelog.storage.upkeep.segment_input import Reading
 from tidelog.storage.upkeep.segment_writer import RunFacts, joined
 from tidelog.storage.upkeep.task import TopicInShard
@@ -49,8 +49,8 @@ from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, by_run, segments_of_r
 
 class MergeTask:
     """The `UpkeepTask` of merging. `executor` decodes and encodes (None: the event loop's default). `spill_folder`
-    holds unfinished segments, in files without names, which vanish with the process. `busy`: whether other work needs
-    the processor now."""
+    holds unfinished segments, in files without names, which vanish with the process. `load`: what else this process
+    does now."""
 
     def __init__(
         self,
@@ -60,22 +60,23 @@ class MergeTask:
         executor: Executor | None,
         spill_folder: Path,
         *,
-        busy: Callable[[], bool] = lambda: False,
+        load: Callable[[], Load] = always_idle,
     ) -> None:
         self._means = MergeMeans(store, executor, limits.memory_bytes, spill_folder)
         self._runtime = runtime
-        self._busy = busy
+        self._load = load
         self._uploads = ShardUpload(store, runtime, limits.grace_s)
 
     def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules, now_ms: int) -> int | None:
-        return merge_due_at_ms(topic.state, rules, self._means.input_bytes_max, now_ms)
+        return merge_due_at_ms(topic.state, rules, self._means.input_bytes_max, now_ms, idle=self._is_idle)
 
     async def run(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> ShardManifest | None:
         """One merge. It also raises `Unavailable` if the spill folder is full."""
         manifest = await log.with_lists(await log.newest(), [place.topic_id])
         topic = manifest.topics.get(place.topic_id)
         now_ms = self._runtime.clock.now_ms()
-        merge = plan_merge(topic, rules, self._means.input_bytes_max, now_ms) if topic else None
+        input_bytes_max = self._means.input_bytes_max
+        merge = plan_merge(topic, rules, input_bytes_max, now_ms, idle=self._is_idle) if topic else None
         if topic is None or merge is None:
             return None
         inputs = segments_of_runs(topic.segments, merge.first_run, merge.last_run)
@@ -119,6 +120,10 @@ class MergeTask:
         _check_same_records(living, [each.segment for each in encoded])
         return encoded
 
+    @property
+    def _is_idle(self) -> bool:
+        return self._load() is Load.IDLE
+
     async def _without(self, records: pa.Table, dead: frozenset[int]) -> pa.Table:
         if not dead:
             return records
@@ -127,7 +132,7 @@ class MergeTask:
     def _flavor(self, level: int, rules: UpkeepRules) -> ParquetFlavor:
         """Asked when a segment begins."""
         flavor = FINAL_SEGMENT_FLAVOR if level == FINAL_LEVEL else SEGMENT_FLAVOR
-        if self._busy():
+        if self._load() is Load.BUSY:
             flavor = replace(flavor, zstd_levels=SEGMENT_FLAVOR.zstd_levels)
         return replace(flavor, bloom_column="key") if rules.key_bloom_filter else flavor
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 UNLIMITED = -1
 DAY_MS = 86_400_000
@@ -39,3 +40,17 @@ class UpkeepLimits:
     memory_bytes: int = 128 * 1024 * 1024
     bandwidth_bytes: int | None = None
     grace_s: float = 900.0
+
+
+class Load(Enum):
+    """What else the process does. `BUSY`: other work needs the processor now. `QUIET`: not at this moment. `IDLE`: not
+    for a long time, so that work may begin that could wait for days."""
+
+    BUSY = "busy"
+    QUIET = "quiet"
+    IDLE = "idle"
+
+
+def always_idle() -> Load:
+    """The load of a process that does nothing else, such as a compactor."""
+    return Load.IDLE

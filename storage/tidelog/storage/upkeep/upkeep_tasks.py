@@ -12,7 +12,7 @@ from tidelog.storage.stores.rationing import ThrottledObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
-from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, always_idle
 from tidelog.storage.upkeep.task import UpkeepTask
 
 
@@ -28,13 +28,12 @@ def upkeep_tasks(
     executor: Executor | None,
     spill_folder: Path,
     *,
-    busy: Callable[[], bool] = lambda: False,
+    load: Callable[[], Load] = always_idle,
 ) -> Sequence[UpkeepTask]:
     """Expire, compact, merge. `executor` runs the computations (None: the event loop's default); `spill_folder` holds
-    the data that does not fit in memory; `busy`: whether other work needs the processor, so that merges compress
-    quickly."""
+    the data that does not fit in memory; `load`: by which merges decide what can wait, and how well they compress."""
     return (
         ExpireTask(runtime),
         CompactTask(store, runtime, limits, executor, spill_folder),
-        MergeTask(store, runtime, limits, executor, spill_folder, busy=busy),
+        MergeTask(store, runtime, limits, executor, spill_folder, load=load),
     )

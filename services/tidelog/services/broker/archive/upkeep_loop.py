@@ -6,6 +6,8 @@
 - **Producers first.** While producers wait, a step is put off, for `PATIENCE_S` at most: a log that is always written
   to needs upkeep most. While the archiver has fallen behind, it is put off for `PATIENCE_BEHIND_S`; from then on upkeep
   gets its share of the processors, too.
+- **Large merges wait** until the broker has been idle for `broker_load.IDLE_AFTER_S`. Then all due times are computed
+  again. When load returns, no further one begins.
 - **Newest settings.** A step first reads the journal to its end, so that it does not delete by an outdated retention.
 - **No requests while nothing is due.** Due times come from versions that pass through the broker (`ShardUpkeep`).
   Manifests and lists that the leader has not seen are read one by one, at most one per `CHECK_EVERY_S`, and only
@@ -18,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.archive.background_threads import BackgroundThreads
+from tidelog.services.broker.archive.broker_load import BrokerLoad
 from tidelog.services.broker.archive.side_by_side import SideBySide
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -36,7 +39,8 @@ wall clock, and the waits of some tasks of the monotonic clock."""
 
 
 class UpkeepLoop(BackgroundLoop):
-    """Upkeep of the shards that are led at each moment. `behind`: whether the archiver has fallen behind."""
+    """Upkeep of the shards that are led at each moment. `behind`: whether the archiver has fallen behind. The loop
+    observes `load`."""
 
     def __init__(
         self,
@@ -45,10 +49,12 @@ class UpkeepLoop(BackgroundLoop):
         runtime: Runtime,
         threads: BackgroundThreads,
         behind: Callable[[], bool],
+        load: BrokerLoad,
     ) -> None:
         super().__init__("upkeep", runtime)
         self._shards = shards
         self._behind = behind
+        self._load = load
         self._journal = journal
         self._threads = threads
         at_once = min(threads.count, STEPS_AT_ONCE_MAX)
@@ -139,9 +145,10 @@ class UpkeepLoop(BackgroundLoop):
         clock_was_set = abs(skew_ms - self._skew_ms) >= CLOCK_JUMP_MS
         if clock_was_set:
             self._skew_ms = skew_ms
+        changed = self._load.observe() or clock_was_set
         for led in self._serving():
             led.upkeep.follow_topics()
-            if clock_was_set:
+            if changed:
                 led.upkeep.reschedule_all()
 
     def _skew_now_ms(self) -> int:
