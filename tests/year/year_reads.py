@@ -106,11 +106,13 @@ class ColdReader:
 
 
 def store_requests(http: httpx.Client) -> int:
-    """The broker's requests for segments and manifests so far."""
+    """The requests so far by which the broker read segments and manifests. Creates are its archiver's."""
     families = text_string_to_metric_families(http.get("/metrics").raise_for_status().text)
     return sum(
         int(sample.value)
         for family in families
         for sample in family.samples
-        if sample.name == "tidelog_store_requests_total" and sample.labels["kind"] in ("segment", "manifest")
+        if sample.name == "tidelog_store_requests_total"
+        and sample.labels["kind"] in ("segment", "manifest")
+        and sample.labels["verb"] in ("get", "head", "list")
     )
