@@ -14,12 +14,15 @@ content's JSON text, so it also detects damage to the frame that zstd misses.
 from __future__ import annotations
 
 import zlib
+from typing import Annotated
 
 import msgspec
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import Format
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 PACKED_BYTES_MIN = 64 * 1024
 """Shorter content stays readable by eye, in an object of about the smallest size that a store bills."""

@@ -16,9 +16,9 @@ import numpy as np
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import SEGMENT_LIST
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
-from tidelog.storage.manifests.json_envelope import seal, unseal
+from tidelog.storage.manifests.json_envelope import Natural, seal, unseal
 from tidelog.storage.manifests.segment_columns import OF_SEGMENTS, OF_SPANS, SegmentColumns
-from tidelog.storage.manifests.stored_values import Natural, StoredState, state_of, stored_state
+from tidelog.storage.manifests.stored_values import StoredState, state_of, stored_state
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
+
+from tidelog.storage.manifests.json_envelope import Natural
 
 LOSSES_MAX = 1_000
 """Of one partition. Neighbouring losses count as one."""
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(msgspec.Struct, frozen=True, array_like=True):
     """Offsets ``[first_offset, next_offset)``, which the object `key` held, were recorded as lost at `at_ms`."""
 
-    first_offset: int
-    next_offset: int
+    first_offset: Natural
+    next_offset: Natural
     key: str
     at_ms: int
 

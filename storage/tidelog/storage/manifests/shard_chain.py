@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
+from tidelog.storage.manifests.json_envelope import Natural
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.wal.floor import Floor
 
@@ -23,22 +24,20 @@ GENESIS = "0" * 64
 """The head before the first version."""
 
 
-@dataclass(frozen=True)
-class TopicStep:
+class TopicStep(msgspec.Struct, frozen=True, array_like=True):
     """What a version changed in a topic. `removed`, `added`: the sha256 of segments. `offsets`: of each partition whose
     state changed, its number, log start, cold end and clean end."""
 
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    offsets: tuple[tuple[int, int, int, int], ...] = ()
+    offsets: tuple[tuple[Natural, Natural, Natural, Natural], ...] = ()
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """The part of a change that is kept for ever: its kind, and the step of each topic that it changed, by id."""
 
     kind: ChangeKind
-    topics: Mapping[str, TopicStep] = field(default_factory=dict)
+    topics: Mapping[str, TopicStep] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ import msgspec
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.formats import HISTORY
 from tidelog.storage.layout import history_key, history_versions, shard_history_prefix
-from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.shard_chain import Step, head_after
-from tidelog.storage.manifests.stored_values import Natural, StoredRecorded, recorded_of, stored_recorded
+from tidelog.storage.manifests.json_envelope import Natural, seal, unseal
+from tidelog.storage.manifests.shard_chain import Recorded, Step, head_after
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.wal.floor import Floor
 
@@ -34,7 +33,7 @@ BLOCK_VERSIONS = 256
 class _Step(msgspec.Struct, array_like=True):
     floor: Natural
     floor_epoch: Natural
-    recorded: StoredRecorded
+    recorded: Recorded
     head: str
 
 
@@ -63,9 +62,7 @@ class HistoryBlock:
 
 
 def encode_block(block: HistoryBlock) -> bytes:
-    steps = [
-        _Step(step.floor.number, step.floor.epoch, stored_recorded(step.recorded), step.head) for step in block.steps
-    ]
+    steps = [_Step(step.floor.number, step.floor.epoch, step.recorded, step.head) for step in block.steps]
     document = _Block(block.shard, block.versions[0], block.previous_head, steps)
     return seal(HISTORY, msgspec.json.encode(document))
 
@@ -77,7 +74,7 @@ def decode_block(key: str, data: bytes) -> HistoryBlock:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is not a history block: {error}") from error
     steps = (
-        Step(version, Floor(step.floor, step.floor_epoch), recorded_of(step.recorded), step.head)
+        Step(version, Floor(step.floor, step.floor_epoch), step.recorded, step.head)
         for version, step in enumerate(found.steps, found.first)
     )
     return HistoryBlock(found.shard, found.previous_head, tuple(steps))

@@ -13,20 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
+from tidelog.storage.manifests.json_envelope import Natural
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.wal.wal_entry import ProducerMark
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSpan:
+class SegmentSpan(msgspec.Struct, frozen=True, array_like=True):
     """The records of one partition in a segment: offsets `base_offset` to `last_offset`, which only compaction and
     recorded losses thin out. `raw_bytes`: their keys and values, uncompressed."""
 
-    partition: int
-    base_offset: int
-    last_offset: int
-    records: int
-    raw_bytes: int
+    partition: Natural
+    base_offset: Natural
+    last_offset: Natural
+    records: Natural
+    raw_bytes: Natural
 
     @property
     def next_offset(self) -> int:
@@ -63,20 +65,18 @@ class TopicSegment:
         return self.run, self.spans[0].partition, self.spans[0].base_offset
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpoch:
+class LeaderEpoch(msgspec.Struct, frozen=True, array_like=True):
     """The records of a partition from `first_offset` on were written in `epoch`, up to those of the next one."""
 
-    epoch: int
-    first_offset: int
+    epoch: Natural
+    first_offset: Natural
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaning:
+class Cleaning(msgspec.Struct, frozen=True, array_like=True):
     """At `at_ms` compaction had processed every record below `end_offset`, and no later ones. The tombstones below
     count their time from then (ADR 0013)."""
 
-    end_offset: int
+    end_offset: Natural
     at_ms: int
 
 
@@ -121,12 +121,11 @@ class ChangeKind(Enum):
     SWEEP = "sweep"  # changed nothing, so that earlier uploads can no longer be named
 
 
-@dataclass(frozen=True, slots=True)
-class Garbage:
+class Garbage(msgspec.Struct, frozen=True, array_like=True):
     """An object that left a list with `since_version`, at `since_ms` by that worker's clock. It is deleted a grace
     later, because readers may hold plans over it (`upkeep.collect`)."""
 
     key: str
-    size_bytes: int
-    since_version: int
-    since_ms: int = 0
+    size_bytes: Natural
+    since_version: Natural
+    since_ms: Natural = 0

@@ -11,10 +11,9 @@ from typing import Annotated
 import msgspec
 
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
+from tidelog.storage.manifests.json_envelope import Natural
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.manifests.shard_chain import Recorded, TopicStep
 from tidelog.storage.manifests.shard_values import (
-    ChangeKind,
     Cleaning,
     ColdState,
     KnownProducer,
@@ -23,16 +22,6 @@ from tidelog.storage.manifests.shard_values import (
     TopicSegment,
 )
 from tidelog.storage.wal.wal_entry import ProducerMark
-
-Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class StoredSpan(msgspec.Struct, array_like=True):
-    partition: Natural
-    base_offset: Natural
-    last_offset: Natural
-    records: Natural
-    raw_bytes: Natural
 
 
 class StoredSegment(msgspec.Struct, array_like=True):
@@ -46,14 +35,7 @@ class StoredSegment(msgspec.Struct, array_like=True):
     min_timestamp_ms: int
     max_timestamp_ms: int
     archived_at_ms: Natural
-    spans: Annotated[list[StoredSpan], msgspec.Meta(min_length=1)]
-
-
-class _Loss(msgspec.Struct, array_like=True):
-    first_offset: Natural
-    next_offset: Natural
-    key: str
-    at_ms: int
+    spans: Annotated[tuple[SegmentSpan, ...], msgspec.Meta(min_length=1)]
 
 
 class _Mark(msgspec.Struct, array_like=True):
@@ -71,36 +53,10 @@ class StoredState(msgspec.Struct, omit_defaults=True):
     cold_end: Natural
     log_start_offset: Natural = 0
     clean_end: Natural = 0
-    cleanings: tuple[tuple[Natural, int], ...] = ()
-    losses: tuple[_Loss, ...] = ()
-    epochs: tuple[tuple[Natural, Natural], ...] = ()
+    cleanings: tuple[Cleaning, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    epochs: tuple[LeaderEpoch, ...] = ()
     producers: tuple[_Mark, ...] = ()
-
-
-class StoredTopicStep(msgspec.Struct, array_like=True):
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    offsets: tuple[tuple[Natural, Natural, Natural, Natural], ...]
-
-
-class StoredRecorded(msgspec.Struct):
-    kind: ChangeKind
-    topics: dict[str, StoredTopicStep]
-
-
-def stored_recorded(recorded: Recorded) -> StoredRecorded:
-    steps = sorted(recorded.topics.items())
-    return StoredRecorded(
-        recorded.kind, {topic_id: StoredTopicStep(step.removed, step.added, step.offsets) for topic_id, step in steps}
-    )
-
-
-def recorded_of(stored: StoredRecorded) -> Recorded:
-    """The part of a change that `stored` describes."""
-    topics = stored.topics.items()
-    return Recorded(
-        stored.kind, {topic_id: TopicStep(step.removed, step.added, step.offsets) for topic_id, step in topics}
-    )
 
 
 def stored_segment(segment: TopicSegment) -> StoredSegment:
@@ -113,10 +69,7 @@ def stored_segment(segment: TopicSegment) -> StoredSegment:
         segment.min_timestamp_ms,
         segment.max_timestamp_ms,
         segment.archived_at_ms,
-        [
-            StoredSpan(span.partition, span.base_offset, span.last_offset, span.records, span.raw_bytes)
-            for span in segment.spans
-        ],
+        tuple(segment.spans),
     )
 
 
@@ -131,10 +84,7 @@ def segment_of(stored: StoredSegment, topic: str, topic_id: str, shard: int) -> 
         stored.min_timestamp_ms,
         stored.max_timestamp_ms,
         stored.archived_at_ms,
-        tuple(
-            SegmentSpan(span.partition, span.base_offset, span.last_offset, span.records, span.raw_bytes)
-            for span in stored.spans
-        ),
+        stored.spans,
     )
 
 
@@ -143,9 +93,9 @@ def stored_state(state: ColdState) -> StoredState:
         cold_end=state.cold_end,
         log_start_offset=state.log_start_offset,
         clean_end=state.clean_end,
-        cleanings=tuple((each.end_offset, each.at_ms) for each in state.cleanings),
-        losses=tuple(_Loss(loss.first_offset, loss.next_offset, loss.key, loss.at_ms) for loss in state.losses),
-        epochs=tuple((each.epoch, each.first_offset) for each in state.epochs),
+        cleanings=state.cleanings,
+        losses=state.losses,
+        epochs=state.epochs,
         producers=tuple(
             _Mark(
                 *(each.mark.producer_id, each.mark.producer_epoch, each.mark.first_sequence),
@@ -162,9 +112,9 @@ def state_of(stored: StoredState, place: TopicPartition) -> ColdState:
         log_start_offset=stored.log_start_offset,
         cold_end=stored.cold_end,
         clean_end=stored.clean_end,
-        cleanings=tuple(Cleaning(*each) for each in stored.cleanings),
-        losses=tuple(Loss(loss.first_offset, loss.next_offset, loss.key, loss.at_ms) for loss in stored.losses),
-        epochs=tuple(LeaderEpoch(*each) for each in stored.epochs),
+        cleanings=stored.cleanings,
+        losses=stored.losses,
+        epochs=stored.epochs,
         producers=tuple(
             KnownProducer(
                 ProducerMark(

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import msgspec
+
+from tidelog.storage.manifests.json_envelope import Natural
 from tidelog.storage.manifests.segment_columns import NO_COLUMNS, SegmentColumns
 from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, TopicSegment
@@ -19,24 +22,22 @@ SEGMENT_SPANS = 6
 """A segment takes as many stored bytes as this many spans, because its id and its hash do not compress."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListRef:
+class ListRef(msgspec.Struct, frozen=True, array_like=True):
     """The object of a topic's list, the sha256 of its bytes, and how many segments it has."""
 
     key: str
     sha256: str
-    size_bytes: int
-    segments: int
+    size_bytes: Natural
+    segments: Natural
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True, array_like=True):
     """Sums over the segments of a topic, which need no list. `raw_bytes`: keys and values, uncompressed."""
 
-    segments: int = 0
-    records: int = 0
-    size_bytes: int = 0
-    raw_bytes: int = 0
+    segments: Natural = 0
+    records: Natural = 0
+    size_bytes: Natural = 0
+    raw_bytes: Natural = 0
 
     def after(self, removed: Iterable[TopicSegment], added: Iterable[TopicSegment]) -> Totals:
         """The sums after a change."""
@@ -47,6 +48,9 @@ class Totals:
             self.size_bytes + sum(sign * each.size_bytes for sign, each in changes),
             self.raw_bytes + sum(sign * each.raw_bytes for sign, each in changes),
         )
+
+
+NOTHING = Totals()
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class TopicState:
     removed: frozenset[int] = frozenset()
     added: tuple[TopicSegment, ...] = ()
     partitions: Mapping[int, ColdState] = field(default_factory=dict)
-    totals: Totals = Totals()
+    totals: Totals = NOTHING
 
     @cached_property
     def segments(self) -> SegmentList:

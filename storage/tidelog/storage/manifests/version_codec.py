@@ -13,19 +13,15 @@ import msgspec
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import MANIFEST
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.shard_chain import GENESIS
+from tidelog.storage.manifests.json_envelope import Natural, seal, unseal
+from tidelog.storage.manifests.shard_chain import GENESIS, Recorded
 from tidelog.storage.manifests.shard_manifest import ShardManifest, head_of
 from tidelog.storage.manifests.shard_values import Garbage
 from tidelog.storage.manifests.stored_values import (
-    Natural,
-    StoredRecorded,
     StoredSegment,
     StoredState,
-    recorded_of,
     segment_of,
     state_of,
-    stored_recorded,
     stored_segment,
     stored_state,
 )
@@ -33,35 +29,14 @@ from tidelog.storage.manifests.topic_state import NO_BASE, ListRef, TopicState, 
 from tidelog.storage.wal.floor import Floor
 
 
-class _ListRef(msgspec.Struct, array_like=True):
-    key: str
-    sha256: str
-    size_bytes: Natural
-    segments: Natural
-
-
-class _Totals(msgspec.Struct, array_like=True, frozen=True):
-    segments: Natural = 0
-    records: Natural = 0
-    size_bytes: Natural = 0
-    raw_bytes: Natural = 0
-
-
 class _Topic(msgspec.Struct, omit_defaults=True):
     name: str
     next_run: Natural
-    stored: _ListRef | None = None
+    stored: ListRef | None = None
     removed: list[Natural] = []
     added: list[StoredSegment] = []
     partitions: dict[int, StoredState] = {}
-    totals: _Totals = _Totals()
-
-
-class _Garbage(msgspec.Struct, array_like=True):
-    key: str
-    size_bytes: Natural
-    since_version: Natural
-    since_ms: Natural = 0
+    totals: Totals = Totals()
 
 
 class _Version(msgspec.Struct):
@@ -71,9 +46,9 @@ class _Version(msgspec.Struct):
     floor_epoch: Natural
     previous_head: str
     head: str
-    change: StoredRecorded
+    change: Recorded
     topics: dict[str, _Topic]
-    garbage: list[_Garbage]
+    garbage: tuple[Garbage, ...]
     writer: str
 
 
@@ -91,9 +66,9 @@ def encode_version(manifest: ShardManifest) -> bytes:
         floor_epoch=manifest.floor.epoch,
         previous_head=manifest.previous_head,
         head=manifest.head,
-        change=stored_recorded(recorded),
+        change=recorded,
         topics={topic_id: _stored_topic(topic) for topic_id, topic in sorted(manifest.topics.items())},
-        garbage=[_Garbage(each.key, each.size_bytes, each.since_version, each.since_ms) for each in manifest.garbage],
+        garbage=manifest.garbage,
         writer=manifest.writer,
     )
     return seal(MANIFEST, msgspec.json.encode(document))
@@ -111,10 +86,10 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
         version=found.version,
         floor=Floor(found.floor, found.floor_epoch),
         topics=topics,
-        garbage=tuple(_garbage(each) for each in found.garbage),
+        garbage=found.garbage,
         previous_head=found.previous_head,
         head=found.head,
-        recorded=recorded_of(found.change),
+        recorded=found.change,
         writer=found.writer,
     )
     if found.version == 0 and found.previous_head != GENESIS:
@@ -124,34 +99,28 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
     return manifest
 
 
-def _garbage(found: _Garbage) -> Garbage:
-    return Garbage(found.key, found.size_bytes, found.since_version, found.since_ms)
-
-
 def _stored_topic(topic: TopicState) -> _Topic:
-    stored, totals = topic.stored, topic.totals
     return _Topic(
         name=topic.name,
         next_run=topic.next_run,
-        stored=_ListRef(stored.key, stored.sha256, stored.size_bytes, stored.segments) if stored else None,
+        stored=topic.stored,
         removed=sorted(topic.removed),
         added=[stored_segment(segment) for segment in topic.added],
         partitions={number: stored_state(state) for number, state in sorted(topic.partitions.items())},
-        totals=_Totals(totals.segments, totals.records, totals.size_bytes, totals.raw_bytes),
+        totals=topic.totals,
     )
 
 
 def _topic(topic_id: str, found: _Topic, shard: int) -> TopicState:
-    ref = found.stored
     return TopicState(
         name=found.name,
         next_run=found.next_run,
-        stored=ListRef(ref.key, ref.sha256, ref.size_bytes, ref.segments) if ref else None,
-        base=None if ref else NO_BASE,
+        stored=found.stored,
+        base=None if found.stored else NO_BASE,
         removed=frozenset(found.removed),
         added=tuple(segment_of(segment, found.name, topic_id, shard) for segment in found.added),
         partitions={
             number: state_of(state, TopicPartition(topic_id, number)) for number, state in found.partitions.items()
         },
-        totals=Totals(*msgspec.structs.astuple(found.totals)),
+        totals=found.totals,
     )
