@@ -28,7 +28,7 @@ from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import NewerFormat
 from tidelog.storage.formats import FEATURE_LEVEL, Format
 from tidelog.storage.layout import COPY_KEY
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
@@ -46,7 +46,7 @@ AT_START = (formats.JOURNAL, formats.MANIFEST, formats.WAL, formats.WAL_INDEX)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bucket whose topics get lists at their next change."""
-    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
     return unpacked(FEATURE_LEVEL, tmp_path / "bucket")
 
 

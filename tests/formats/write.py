@@ -39,7 +39,7 @@ from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
 from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
 from tidelog.storage.bucket.repair import BucketRepair
 from tidelog.storage.layout import COPY_KEY
-from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests import topic_lists
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.directory import PRIVATE_FOLDER
@@ -53,7 +53,7 @@ HOUR_S = 3_600.0
 PASSES = 20
 """Of the archiver, an hour apart: level 0 is merged to level 1 on the way."""
 LIST_DIFFERENCES = 10
-"""Topics with more get a list (`shard_log.DIFFERENCES_MIN`, which is much higher)."""
+"""Topics with more get a list (`topic_lists.DIFFERENCES_MIN`, which is much higher)."""
 SNAPSHOT_ENTRIES = 3
 """Of the journal of groups, between two snapshots (`journal_compaction.ENTRIES_MAX`, which is much higher)."""
 TRIMMED = 280
@@ -278,12 +278,12 @@ def format_versions() -> dict[str, int]:
 @contextmanager
 def _small_limits() -> Iterator[None]:
     """Let small topics have lists, and a small journal of groups a snapshot."""
-    differences, shard_log.DIFFERENCES_MIN = shard_log.DIFFERENCES_MIN, LIST_DIFFERENCES
+    differences, topic_lists.DIFFERENCES_MIN = topic_lists.DIFFERENCES_MIN, LIST_DIFFERENCES
     entries, journal_compaction.ENTRIES_MAX = journal_compaction.ENTRIES_MAX, SNAPSHOT_ENTRIES
     try:
         yield
     finally:
-        shard_log.DIFFERENCES_MIN, journal_compaction.ENTRIES_MAX = differences, entries
+        topic_lists.DIFFERENCES_MIN, journal_compaction.ENTRIES_MAX = differences, entries
 
 
 def _pack(folder: Path, archive: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
 from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.record_tables import SHOP, WEB
 
@@ -97,7 +98,7 @@ async def beyond_the_cold_end(bucket: Bucket) -> str:
 
 def with_span(segment: TopicSegment, **changes: int) -> TopicSegment:
     """`segment` with another first span."""
-    span: SegmentSpan = replace(segment.spans[0], **changes)
+    span: SegmentSpan = structs.replace(segment.spans[0], **changes)
     return replace(segment, spans=(span, *segment.spans[1:]))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.collect_scenes import GRACE_S, CollectScene
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID
@@ -166,7 +167,7 @@ def recorded(made: ShardManifest, how: Callable[[TopicStep], TopicStep]) -> Shar
 
 
 def another_segment(made: ShardManifest) -> ShardManifest:
-    return recorded(made, lambda step: replace(step, added=("cd" * 32,)))
+    return recorded(made, lambda step: structs.replace(step, added=("cd" * 32,)))
 
 
 async def test_a_past_that_was_rewritten_with_all_its_hashes_is_reported(store: MemoryObjectStore) -> None:
@@ -214,19 +215,19 @@ async def list_another_segment(store: MemoryObjectStore) -> None:
 
 
 async def archive_takes_away(store: MemoryObjectStore) -> None:
-    await rewritten(store, 6, lambda made: recorded(made, lambda step: replace(step, removed=("cd" * 32,))))
+    await rewritten(store, 6, lambda made: recorded(made, lambda step: structs.replace(step, removed=("cd" * 32,))))
 
 
 async def archive_moves_the_log_start(store: MemoryObjectStore) -> None:
     def moved(step: TopicStep) -> TopicStep:
-        return replace(step, offsets=tuple((number, 1, end, clean) for number, _, end, clean in step.offsets))
+        return structs.replace(step, offsets=tuple((number, 1, end, clean) for number, _, end, clean in step.offsets))
 
     await rewritten(store, 6, lambda made: recorded(made, moved))
 
 
 async def archive_goes_back(store: MemoryObjectStore) -> None:
     def moved(step: TopicStep) -> TopicStep:
-        return replace(step, offsets=tuple((number, 0, 0, 0) for number in range(5)))
+        return structs.replace(step, offsets=tuple((number, 0, 0, 0) for number in range(5)))
 
     await rewritten(store, 6, lambda made: recorded(made, moved))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from tests.storage.record_tables import record_table
 from tests.storage.topic_segments import made_segment, span_in
 
@@ -344,7 +345,7 @@ async def test_any_spans_and_row_groups_give_what_was_written(seed: int) -> None
 
 async def test_a_row_group_of_another_partition_than_the_manifest_says_is_corrupt() -> None:
     store, spans = await shared_store([100, 400, 4_390])
-    lie = replace(spans[4], first_row=0, span=replace(spans[4].span, records=100))
+    lie = replace(spans[4], first_row=0, span=structs.replace(spans[4].span, records=100))
     with pytest.raises(Corrupt, match="another partition"):
         await SegmentReader(store).read(lie, 0)
 
@@ -352,6 +353,6 @@ async def test_a_row_group_of_another_partition_than_the_manifest_says_is_corrup
 async def test_a_segment_with_other_spans_than_its_manifest_says_is_corrupt() -> None:
     store, spans = await shared_store()
     segment = spans[3].segment
-    moved = replace(segment, spans=(replace(segment.spans[0], base_offset=51), *segment.spans[1:]))
+    moved = replace(segment, spans=(structs.replace(segment.spans[0], base_offset=51), *segment.spans[1:]))
     with pytest.raises(Corrupt, match="other records than its manifest says"):
         await SegmentReader(store).read(replace(spans[3], segment=moved), 50)

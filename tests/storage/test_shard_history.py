@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory
 
 from tidelog.storage.errors import Corrupt, NewerFormat
@@ -68,9 +69,14 @@ def test_any_altered_step_breaks_the_chain_at_its_version(block: HistoryBlock, d
         st.sampled_from(
             [
                 replace(step, floor=Floor(step.floor.number + 1, step.floor.epoch)),
-                replace(step, recorded=replace(step.recorded, topics={})),
-                replace(step, recorded=replace(step.recorded, topics={TOPIC_ID: replace(topic, added=("0" * 64,))})),
-                replace(step, recorded=replace(step.recorded, topics={"1" * 32: topic})),
+                replace(step, recorded=structs.replace(step.recorded, topics={})),
+                replace(
+                    step,
+                    recorded=structs.replace(
+                        step.recorded, topics={TOPIC_ID: structs.replace(topic, added=("0" * 64,))}
+                    ),
+                ),
+                replace(step, recorded=structs.replace(step.recorded, topics={"1" * 32: topic})),
             ]
         )
     )

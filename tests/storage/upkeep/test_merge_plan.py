@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.segment_columns import columns_of
@@ -272,7 +273,9 @@ def test_a_final_run_takes_as_many_as_it_needs() -> None:
 @pytest.mark.parametrize("stored", [0, 1, 3])
 def test_how_well_final_segments_are_compressed_is_reckoned_with(stored: int) -> None:
     final = segment(0, 128 * MIB, level=2)
-    final = replace(final, spans=(replace(final.spans[0], raw_bytes=12_800 * MIB),))  # a hundredth; others an eighth
+    final = replace(
+        final, spans=(structs.replace(final.spans[0], raw_bytes=12_800 * MIB),)
+    )  # a hundredth; others an eighth
     levels = [final, segment(1, 64 * MIB, level=1), segment(2, 64 * MIB, level=1)]
     assert plan_merge(topic(levels, stored=stored), RULES, T0) is None
 
@@ -308,7 +311,7 @@ def test_a_run_is_cleaned_only_if_all_its_spans_are() -> None:
     runs = [
         first,
         *(
-            replace(one, spans=tuple(replace(s, base_offset=10, last_offset=19) for s in two))
+            replace(one, spans=tuple(structs.replace(s, base_offset=10, last_offset=19) for s in two))
             for one in (second, third)
         ),
     ]
