@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.services.broker.api.broker import Broker
-from tidelog.services.broker.api.fetch import Anchor, FetchedPart, FetchLimits, FetchPart, Position
+from tidelog.services.broker.api.fetch import LATEST, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.consuming.assigned_partitions import Place
 from tidelog.storage.errors import NotFound, Unavailable
@@ -14,7 +14,6 @@ from tidelog.storage.errors import NotFound, Unavailable
 PARTS_AT_ONCE = 1_000
 _NO_RECORDS = FetchLimits(1, 0)
 """At most one record, which cannot be avoided."""
-_LATEST = Position(Anchor.LATEST)
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ async def look_up(
 async def look_up_ends(broker: Broker, context: RequestContext, places: Sequence[Place]) -> dict[Place, Ends]:
     """The ends of each partition, linearizable. Raises like `look_up`."""
     ends = {}
-    for place, answer in (await look_up(broker, context, [(place, _LATEST) for place in places])).items():
+    for place, answer in (await look_up(broker, context, [(place, LATEST) for place in places])).items():
         if answer.fetched is None:
             raise Unavailable(f"the ends of partition {place[1]} of {place[0]} are not known. Retry")
         ends[place] = Ends(answer.fetched.log_start_offset, answer.fetched.high_watermark)

@@ -29,6 +29,10 @@ class Position:
     value: int = 0
 
 
+EARLIEST = Position(Anchor.EARLIEST)
+LATEST = Position(Anchor.LATEST)
+
+
 @dataclass(frozen=True)
 class FetchLimits:
     """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first record.

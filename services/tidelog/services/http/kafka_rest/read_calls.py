@@ -11,7 +11,7 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.broker.api.fetch import EARLIEST, Fetched, FetchLimits
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.kafka_rest.record_page import Run, page_of
 from tidelog.services.http.kafka_rest.rest_answer import (
@@ -26,7 +26,6 @@ from tidelog.services.http.kafka_rest.rest_media import answer_format
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.service import Service
-from tidelog.services.http.v1.positions import EARLIEST
 
 TIMEOUT_MS_DEFAULT = 1_000
 PAGE_BYTES_DEFAULT = 1 << 20

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.fetch import EARLIEST, LATEST
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.kafka_rest.broker_numbers import NO_BROKER, broker_numbers, leader_numbers
 from tidelog.services.http.kafka_rest.rest_answer import (
@@ -19,7 +20,6 @@ from tidelog.services.http.kafka_rest.rest_answer import (
 from tidelog.services.http.kafka_rest.rest_media import management_media
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.service import Service
-from tidelog.services.http.v1.positions import EARLIEST, LATEST
 
 
 class Brokers(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
+from tidelog.services.broker.api.fetch import EARLIEST, Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.arrow_answer import ARROW_CODECS, arrow_answer
 from tidelog.services.http.answers.json_answer import json_answer
@@ -33,7 +33,7 @@ from tidelog.services.http.v1.parameters import (
     whole_number,
 )
 from tidelog.services.http.v1.partition_events import PartitionEvents
-from tidelog.services.http.v1.positions import EARLIEST, parse_position
+from tidelog.services.http.v1.positions import parse_position
 from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 from tidelog.wire.topics import OffsetAnswer

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.fetch import LATEST, Anchor, FetchLimits, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.front.request_context import context_of
@@ -21,7 +21,7 @@ from tidelog.services.http.v1.followed_events import FollowedEvents
 from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
 from tidelog.services.http.v1.followed_topic import FollowedTopic
 from tidelog.services.http.v1.parameters import flag, optional_number, parse_partitions, query_of, topic_of
-from tidelog.services.http.v1.positions import LATEST, parse_position
+from tidelog.services.http.v1.positions import parse_position
 from tidelog.services.http.v1.topic_position import POSITION_PARTITIONS_MAX, parse_position_text, position_headers
 from tidelog.storage.errors import Invalid, NotFound
 from tidelog.wire.errors import Unreadable

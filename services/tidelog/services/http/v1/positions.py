@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tidelog.services.broker.api.fetch import Anchor, Position
+from tidelog.services.broker.api.fetch import EARLIEST, LATEST, Anchor, Position
 from tidelog.services.http.bodies.timestamps import parse_iso_ms
 from tidelog.services.http.v1.parameters import OFFSET_MAX
 from tidelog.storage.records import TIMESTAMP_MS_MAX
 from tidelog.wire.errors import Unreadable
-
-EARLIEST = Position(Anchor.EARLIEST)
-LATEST = Position(Anchor.LATEST)
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.fetch import Anchor, FetchedPart, FetchPart, Position
+from tidelog.services.broker.api.fetch import LATEST, FetchedPart, FetchPart
 from tidelog.storage.errors import NotFound, TidelogError, Unavailable
 from tidelog.wire.errors import problem_of
 from tidelog.wire.topics import FailedTopic, ListedPartition, ListedTopic, PartitionDescription, TopicPage
@@ -33,7 +33,6 @@ READS_AT_ONCE = 1_000
 
 ReadOffsets: TypeAlias = Callable[[Sequence[FetchPart]], Awaitable[Sequence[FetchedPart]]]
 """Reads the ends of partitions; the answers are in the same order."""
-_LATEST = Position(Anchor.LATEST)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ async def _partitions(
     topics: Sequence[Topic], read: ReadOffsets
 ) -> Sequence[Sequence[PartitionDescription] | TidelogError]:
     """The partitions of each topic, or the first error of one of them."""
-    asked = [FetchPart(topic.name, number, _LATEST, 0) for topic in topics for number in range(topic.partition_count)]
+    asked = [FetchPart(topic.name, number, LATEST, 0) for topic in topics for number in range(topic.partition_count)]
     answers: list[FetchedPart] = []
     for first in range(0, len(asked), READS_AT_ONCE):
         answers += await read(asked[first : first + READS_AT_ONCE])
