@@ -17,7 +17,8 @@ from xdist.workermanage import WorkerController
 
 ORDER = (
     *("chaos", "spark", "end_to_end", "benchmarks", "year", "infra", "demo", "cli", "client", "compactor"),
-    *("components", "consuming", "costs", "doors", "peers", "http", "broker", "coordinator", "storage", "formats", "simulation"),
+    *("components", "consuming", "costs", "doors", "formats", "peers", "http", "broker", "coordinator", "storage"),
+    "simulation",
 )
 """The folders of tests: clusters and programs first, then tests within one process."""
 ON_ONE_WORKER = ("tests/spark/",)
