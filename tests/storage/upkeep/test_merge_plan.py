@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -326,24 +327,28 @@ def test_the_oldest_records_are_merged_first() -> None:
     assert plan_merge(topic(segments), RULES, late) == Merge(0, 1, FINAL_LEVEL)
 
 
+def seconds_of(call: Callable[[], object]) -> float:
+    """CPU seconds of a call: the median of 20, because a collection of Python's garbage may fall into one of them."""
+    took = []
+    for _ in range(20):
+        began_s = time.process_time()
+        call()
+        took.append(time.process_time() - began_s)
+    return median(took)
+
+
 def test_a_plan_is_quick_in_a_topic_of_a_hundred_thousand_final_segments() -> None:
     final = [segment(at, MIB, level=2) for at in range(100_000)]
     state = topic([*final, segment(100_000, MIB), segment(100_001, MIB)], stored=100_000)
     late = T0 + 10 * RULES.segment_ms
     assert plan_merge(state, RULES, late) == Merge(100_000, 100_001, FINAL_LEVEL)
-    began_s = time.process_time()
-    for _ in range(20):
-        merge_due_at_ms(state, RULES, late)
-    assert time.process_time() - began_s < 20 * 0.02
+    assert seconds_of(lambda: merge_due_at_ms(state, RULES, late)) < 0.02
 
 
 def test_a_plan_is_quick_while_as_many_large_runs_wait_as_may() -> None:
     state = topic([segment(at, 64 * MIB) for at in range(LARGE_RUNS_MAX)], stored=LARGE_RUNS_MAX)
     assert plan_merge(state, RULES, T0) is None
-    began_s = time.process_time()
-    for _ in range(10):
-        merge_due_at_ms(state, RULES, T0)
-    assert time.process_time() - began_s < 10 * 0.1
+    assert seconds_of(lambda: merge_due_at_ms(state, RULES, T0)) < 0.1
 
 
 # ---- its place in the latest manifest
