@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import pyarrow as pa
 
 from tidelog.storage.errors import Invalid
+from tidelog.wire.polls import STORED_MEDIA
 
 ARROW = "application/vnd.apache.arrow.stream"
 COMPRESSED_BYTES_MIN = 1 << 10
@@ -35,9 +36,12 @@ def checked_compression(compression: str) -> None:
         raise Invalid(f"compression is zstd, lz4 or none, not {compression!r}", field="compression")
 
 
-def accepting(compression: Compression) -> str:
-    """The Accept header of a fetch whose answer may be compressed."""
-    return ARROW if compression == "none" else f"{ARROW}; codecs={compression}"
+def accepting(compression: Compression, *, stored: bool) -> str:
+    """The Accept header of a fetch whose answer may be compressed. `stored`: archived records may come as they are
+    stored, which is compressed."""
+    if compression == "none":
+        return ARROW
+    return f"{STORED_MEDIA}, {ARROW}; codecs={compression}" if stored else f"{ARROW}; codecs={compression}"
 
 
 def arrow_body(records: pa.Table, compression: Compression) -> Sequence[memoryview]:

@@ -14,9 +14,10 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class ConsumerOptions:
     """`max_records` and `max_bytes` bound a fetch; None: the broker's own bounds. `buffer_bytes`: fetching ahead stops
-    when so many decompressed bytes wait. `compression`: of fetched records on the wire. `connect_timeout_s`: the search
-    for a first broker. `close_timeout_s` bounds `close`. `deadline_s`: without a group, `poll` raises `Unavailable`
-    after that time without an answer; with a group it goes on trying.
+    when so many decompressed bytes wait. `compression`: of fetched records on the wire. Unless it is ``none``, archived
+    records come as they are stored. `connect_timeout_s`: the search for a first broker. `close_timeout_s` bounds
+    `close`. `deadline_s`: without a group, `poll` raises `Unavailable` after that time without an answer; with a group
+    it goes on trying.
 
     For a group: `auto_commit` commits what earlier polls gave out, every `auto_commit_interval_s` and in `close`. A
     consumer that does not poll for `max_poll_interval_s` leaves its group until the next poll. `session_timeout_s`: how

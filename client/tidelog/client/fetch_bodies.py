@@ -1,8 +1,8 @@
 """The body of ``POST /v1/fetch`` and its answer in Arrow (`tidelog.wire.polls`).
 
-An answer is one stream, with how far each partition was read in the metadata of its schema. The fetching thread
-decompresses it, while the program works on earlier records: Arrow does that without the interpreter's lock.
-"""
+An answer is one stream, with how far each partition was read in the metadata of its schema. Archived records may follow
+as they are stored (`stored_rows`). The fetching thread decompresses and decodes them, while the program works on
+earlier records: Arrow does that without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ import pyarrow as pa
 from tidelog.client.connection import Answer
 from tidelog.client.consumed import TopicPartition
 from tidelog.client.fetched_parts import Body, FetchPlan, PartOutcome
+from tidelog.client.stored_rows import stored_rows
 from tidelog.storage.errors import Corrupt, TidelogError, Unavailable
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.wire.errors import RETRY_AFTER_S, Problem, error_of_problem
 from tidelog.wire.polls import ARROW_STATE, PartRequest, PartsAnswer, PartsRequest, PartState
+
+_NO_RECORDS = RECORD_SCHEMA.empty_table()
+
+
+class Undecodable(Corrupt):
+    """Stored records cannot be decoded here. The broker decodes them, or says what is wrong with them, if they are
+    fetched as Arrow."""
 
 
 def fetch_request(plan: FetchPlan, *, max_bytes: int | None, max_records: int | None, wait_ms: int) -> bytes:
@@ -29,16 +37,27 @@ def fetch_request(plan: FetchPlan, *, max_bytes: int | None, max_records: int | 
 
 
 def fetch_answer(answer: Answer) -> tuple[Mapping[TopicPartition, PartOutcome], Body]:
-    """How far each partition was read, and the records. Raises `Corrupt`."""
+    """How far each partition was read, and the records. Raises `Corrupt`; `Undecodable` if only stored records cannot
+    be decoded."""
+    body = pa.py_buffer(answer.body)
     try:
-        stream = pa.ipc.open_stream(pa.py_buffer(answer.body), options=pa.ipc.IpcReadOptions(use_threads=False))
+        stream = pa.ipc.open_stream(body, options=pa.ipc.IpcReadOptions(use_threads=False))
         state = msgspec.json.decode((stream.schema.metadata or {})[ARROW_STATE], type=PartsAnswer)
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
     outcomes = {TopicPartition(part.topic, part.partition): _outcome(part) for part in state.partitions}
-    found = _by_partition(stream)
-    size_bytes = sum(batch.nbytes for batches in found.values() for batch in batches)
-    return outcomes, Body(size_bytes, lambda partition: pa.Table.from_batches(found.get(partition, ()), RECORD_SCHEMA))
+    found = {one: pa.Table.from_batches(batches, RECORD_SCHEMA) for one, batches in _by_partition(stream).items()}
+    if isinstance(state.stored_bytes, int):
+        found |= _stored(body.slice(body.size - state.stored_bytes), state)
+    size_bytes = sum(records.nbytes for records in found.values())
+    return outcomes, Body(size_bytes, lambda partition: found.get(partition, _NO_RECORDS))
+
+
+def _stored(file: pa.Buffer, state: PartsAnswer) -> Mapping[TopicPartition, pa.Table]:
+    try:
+        return dict(stored_rows(file, state))
+    except (pa.ArrowException, OSError, KeyError, ValueError, IndexError) as error:
+        raise Undecodable("the broker's answer", f"its stored records cannot be decoded ({error})") from error
 
 
 def _outcome(part: PartState) -> PartOutcome:

@@ -8,7 +8,7 @@ import threading
 from tidelog.client.arrow_stream import accepting
 from tidelog.client.connection import JSON, Request
 from tidelog.client.consumer_options import ConsumerOptions
-from tidelog.client.fetch_bodies import fetch_answer, fetch_request
+from tidelog.client.fetch_bodies import Undecodable, fetch_answer, fetch_request
 from tidelog.client.fetched_parts import FetchPlan
 from tidelog.client.leaders import Leaders
 from tidelog.client.reading import Reading
@@ -48,6 +48,7 @@ class Fetching:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closing = False
+        self._stored = True
 
     def wake(self) -> None:
         """Something to fetch may have come. The caller holds the lock."""
@@ -100,12 +101,16 @@ class Fetching:
         options = self._options
         wait_ms = LONG_POLL_MS if self._idle else SHARED_POLL_MS
         body = fetch_request(plan, max_bytes=options.max_bytes, max_records=options.max_records, wait_ms=wait_ms)
-        headers = {"content-type": JSON, "accept": accepting(options.compression)}
+        headers = {"content-type": JSON, "accept": accepting(options.compression, stored=self._stored)}
         request = Request("POST", "/v1/fetch", headers=headers, body=[memoryview(body)])
         try:
             outcomes, records = fetch_answer(self._leaders.call(plan.leader, request))
+        except Undecodable as error:
+            self._stored = False  # the broker decodes from now on, or says what is damaged
+            self._failed(plan, error, fatal=False)
+            return
         except TidelogError as error:
-            self._failed(plan, error)
+            self._failed(plan, error, fatal=not (self._patient and isinstance(error, Unavailable)))
             return
         if any(isinstance(one.error, NotLeader | LeaderUnknown) for one in outcomes.values()):
             self._leaders.moved(plan.leader)
@@ -113,11 +118,10 @@ class Fetching:
             self._reading.fetched(plan, outcomes, records, self._clock.monotonic())
             self._changed.notify_all()
 
-    def _failed(self, plan: FetchPlan, error: TidelogError) -> None:
+    def _failed(self, plan: FetchPlan, error: TidelogError, *, fatal: bool) -> None:
         with self._changed:
             if self._closing:
                 return
-            fatal = not (self._patient and isinstance(error, Unavailable))
             if not fatal:
                 logger.warning("fetching goes on after an error: %s", error)
             self._reading.failed(plan, error, self._clock.monotonic(), fatal=fatal)

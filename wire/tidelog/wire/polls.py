@@ -3,6 +3,7 @@ member.
 
 As Arrow (`ARROW_STATE`), an answer is one stream with the columns ``topic`` (dictionary of strings) and ``partition``
 (int32) before those of a record; the answer without its records is JSON in the schema's metadata under `ARROW_STATE`.
+A client that also takes `STORED_MEDIA` gets archived records as they are stored, in a Parquet file behind that stream.
 As JSON lines, the records come one to a line, and the last line is the answer without its records."""
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from tidelog.wire.records import JsonRecord
 
 ARROW_STATE = b"tidelog"
 """The key of the schema's metadata that holds a `PartsAnswer` or `PollAnswer` without records."""
+
+
+STORED_MEDIA = "application/vnd.tidelog.stored"
+"""The media type of an Arrow stream as above, followed by a Parquet file with the row groups of `StoredPart`s."""
 
 
 class PartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,10 +44,19 @@ class PartsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fresh: bool = True
 
 
+class StoredPart(msgspec.Struct, frozen=True):
+    """The records of a partition are in the next `row_groups` of the Parquet file behind the stream, which hold those
+    of the partitions in their order: the rows from `offset` on, of the columns of `records.STORED_SCHEMA`."""
+
+    offset: Count
+    row_groups: Count
+
+
 class PartState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a partition was read: the next read begins at `next_offset`. It is None only if a position could not be
     looked up. `problem`: why it could not be read. `cold`: its records are in segments and were not read this time.
-    `cold_end`: the offset up to which they are in segments, if the leader answered."""
+    `cold_end`: the offset up to which they are in segments, if the leader answered. `stored`: the records are behind
+    the stream (`STORED_MEDIA`)."""
 
     topic: str
     partition: Count
@@ -52,6 +66,7 @@ class PartState(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: Problem | None = None
     cold: bool = False
     cold_end: Count | None = None
+    stored: StoredPart | None = None
 
 
 class TopicRecord(JsonRecord, gc=False):
@@ -61,10 +76,12 @@ class TopicRecord(JsonRecord, gc=False):
 
 
 class PartsAnswer(msgspec.Struct, frozen=True):
-    """`records` by partition, in the order of the request; `partitions` has one element for each of the request."""
+    """`records` by partition, in the order of the request; `partitions` has one element for each of the request.
+    `stored_bytes`: the size of the Parquet file behind the stream (`STORED_MEDIA`)."""
 
     partitions: tuple[PartState, ...]
     records: tuple[TopicRecord, ...] | UnsetType = UNSET
+    stored_bytes: Count | UnsetType = UNSET
 
 
 class PollRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

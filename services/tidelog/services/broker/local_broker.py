@@ -219,6 +219,7 @@ class LocalBroker:
             min(limits.max_bytes, self._settings.fetch_max_bytes),
             wait_ms,
             fresh=limits.fresh,
+            stored=limits.stored,
         )
 
     async def fetch_parts(

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from tidelog.storage.errors import UnsupportedMedia
 from tidelog.wire.errors import NotAcceptable
+from tidelog.wire.polls import STORED_MEDIA
 
 
 class Media(Enum):
@@ -20,6 +21,7 @@ class Media(Enum):
     TEXT = "text/plain"
     ARROW = "application/vnd.apache.arrow.stream"
     EVENTS = "text/event-stream"
+    STORED = STORED_MEDIA
 
 
 BODY_MEDIA = (Media.JSON, Media.NDJSON, Media.TEXT, Media.ARROW)

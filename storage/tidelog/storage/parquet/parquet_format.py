@@ -127,10 +127,9 @@ def decode_rows(
     schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
     if not groups:
         return schema.empty_table()
-    base = groups[0].start
-    if len(data) != groups[-1].end - base:
-        raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
-    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile needs only its methods
+    file_object = cast(
+        io.IOBase, SparseFile(data, groups[0].start, footer.object_bytes)
+    )  # PythonFile needs only its methods
     return _decoded(key, schema, footer, groups, data, pa.PythonFile(file_object, mode="r"))
 
 
@@ -149,16 +148,24 @@ def _decoded(
     key: str, schema: pa.Schema, footer: Footer, groups: Sequence[RowGroup], data: memoryview, source: pa.NativeFile
 ) -> pa.Table:
     """The rows of `groups` from `source`, after their bytes, `data`, are checked."""
-    base = groups[0].start
-    for group in groups:
-        if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
-            raise Corrupt(key, f"row group {group.index} does not have its checksum")
+    check_groups(key, groups, data)
     # The pages' own checksums are not checked: the row group's covers the same bytes and their headers.
     with parsing(key), pq.ParquetFile(source, metadata=footer.metadata) as file:
         table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     if table.num_rows != sum(group.rows for group in groups):
         raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
     return pa.Table.from_arrays(table.select(schema.names).columns, schema=schema)
+
+
+def check_groups(key: str, groups: Sequence[RowGroup], data: memoryview) -> None:
+    """Compare `groups`, ascending, with their checksums; `data` are the bytes from the first to the last. Raises
+    `Corrupt`."""
+    base = groups[0].start
+    if len(data) != groups[-1].end - base:
+        raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
+    for group in groups:
+        if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
+            raise Corrupt(key, f"row group {group.index} does not have its checksum")
 
 
 def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:

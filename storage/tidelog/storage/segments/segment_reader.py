@@ -38,12 +38,19 @@ from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_slice import (
     StoredGroups,
     Wanted,
+    WholeGroups,
     cut_span,
     decode_group,
     decode_span,
     offset_by_timestamp,
 )
-from tidelog.storage.segments.span_groups import SpanGroup, groups_since, plan_groups
+from tidelog.storage.segments.span_groups import (
+    SpanGroup,
+    decoded_bytes,
+    groups_since,
+    plan_groups,
+    plan_whole_groups,
+)
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, check_header
 from tidelog.storage.single_flight import SingleFlight
 
@@ -129,6 +136,20 @@ class SegmentReader:
                 return records
             first_group = groups[-1].group.index + 1  # compaction removed the records from `offset` on in this one
         return RECORD_SCHEMA.empty_table()
+
+    async def read_whole(
+        self, found: FoundSpan, offset: int, *, bytes_max: int, records_max: int
+    ) -> WholeGroups | None:
+        """The row groups with the records of the span from `offset` on, as they are stored and checked, as long as they
+        belong to the span alone and are within the bounds. None if not even the first one does."""
+        tail = await self._tail(found.segment)
+        groups = plan_whole_groups(tail.footer, found, offset, bytes_max, records_max)
+        if not groups:
+            return None
+        stored = await self._stored(found.segment, tail, groups, keep=False)
+        whole = WholeGroups(stored, groups, offset, sum(decoded_bytes(each, found) for each in groups))
+        await asyncio.to_thread(whole.check, found.span.partition)
+        return whole
 
     def end_of_read(self, found: FoundSpan, offset: int, *, bytes_max: int) -> int | None:
         """The offset after the row groups that `read` returns from `offset` on, or a later one; None if the footer is

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values, holds_only_nulls
-from tidelog.storage.parquet.parquet_format import Footer, decode_rows, parsing
+from tidelog.storage.parquet.parquet_format import Footer, check_groups, decode_rows, parsing
+from tidelog.storage.parquet.row_group_extract import ExtractedGroups
 from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA, TIMESTAMP
 from tidelog.storage.segments.span_groups import SpanGroup
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, partition_bounds
@@ -63,6 +64,44 @@ class StoredGroups:
     def of(self, groups: Sequence[SpanGroup]) -> memoryview:
         """The bytes of some of the row groups, which are consecutive."""
         return self.data[groups[0].group.start - self.base : groups[-1].group.end - self.base]
+
+
+@dataclass(frozen=True)
+class WholeGroups:
+    """Row groups, at least one, that hold records of one span only, as they are `stored`. A reader wants the records
+    from `offset` on; the first row group may hold some before it."""
+
+    stored: StoredGroups
+    groups: Sequence[SpanGroup]
+    offset: int
+    raw_bytes: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record."""
+        return self.groups[-1].last_offset + 1
+
+    @property
+    def records(self) -> int:
+        """The wanted records; a few more if compaction removed some of the first row group."""
+        first, *others = self.groups
+        wanted = min(first.rows, first.last_offset - max(self.offset, first.base_offset) + 1)
+        return wanted + sum(each.rows for each in others)
+
+    def check(self, partition: int) -> None:
+        """Compare every byte with its checksum, and the partition with the statistics. Raises `Corrupt`."""
+        if any(partition_bounds(each.group) != (partition, partition) for each in self.groups):
+            raise foreign_rows(self.stored.key, partition)
+        check_groups(self.stored.key, [each.group for each in self.groups], self.stored.of(self.groups))
+
+    def extracted(self) -> ExtractedGroups:
+        """The row groups, for a Parquet file of their own."""
+        return ExtractedGroups(self.stored.footer, [each.group for each in self.groups], self.stored.of(self.groups))
+
+
+def foreign_rows(key: str, partition: int) -> Corrupt:
+    """The error that `key` holds rows of another partition than its manifest says."""
+    return Corrupt(key, f"has records of another partition where its manifest has {partition}")
 
 
 def decode_span(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wanted) -> pa.Table:
@@ -164,7 +203,7 @@ def _checked(key: str, rows: pa.Table, groups: Sequence[SpanGroup], wanted: Want
         bounds.append((ends["min"].as_py(), ends["max"].as_py()))
         rows = rows.drop_columns(["partition"])
     if any(each != (wanted.partition, wanted.partition) for each in bounds):
-        raise Corrupt(key, f"has records of another partition where its manifest has {wanted.partition}")
+        raise foreign_rows(key, wanted.partition)
     first, last = rows["offset"][0].as_py(), rows["offset"][-1].as_py()
     if first < groups[0].base_offset or last > groups[-1].last_offset:
         raise Corrupt(key, f"has offsets {first} to {last}, which its manifest or its statistics exclude")

@@ -78,6 +78,30 @@ def plan_groups(
     return tuple(taken)
 
 
+def plan_whole_groups(
+    footer: Footer, found: FoundSpan, offset: int, bytes_max: int, records_max: int
+) -> tuple[SpanGroup, ...]:
+    """The row group that holds `offset` or the record after it, and the following ones, as long as they belong to the
+    span alone and all rows of all of them are within `bytes_max` raw bytes and `records_max` records."""
+    taken: list[SpanGroup] = []
+    raw_bytes = records = 0
+    for each in span_groups(footer, found):
+        if each.last_offset < offset:
+            continue
+        raw_bytes += decoded_bytes(each, found)
+        records += each.rows
+        if each.shared or raw_bytes > bytes_max or records > records_max:
+            break
+        taken.append(each)
+    return tuple(taken)
+
+
+def decoded_bytes(each: SpanGroup, found: FoundSpan) -> int:
+    """About the bytes of the keys and values of these rows. A row group with a dictionary takes fewer, so the span's
+    mean counts, too."""
+    return max(each.raw_bytes, found.span.raw_bytes * each.rows // found.span.records)
+
+
 def groups_since(footer: Footer, found: FoundSpan, timestamp_ms: int) -> Iterator[SpanGroup]:
     """The row groups of a span that have a record at `timestamp_ms` or later; in a shared one it may be a
     neighbour's."""

@@ -9,6 +9,7 @@ from enum import Enum
 import pyarrow as pa
 
 from tidelog.storage.errors import TidelogError
+from tidelog.storage.segments.segment_slice import WholeGroups
 
 
 class Anchor(Enum):
@@ -36,17 +37,20 @@ LATEST = Position(Anchor.LATEST)
 @dataclass(frozen=True)
 class FetchLimits:
     """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first record.
-    Not `fresh`: without a proof that the broker still leads the shard, so the end may be outdated."""
+    Not `fresh`: without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold
+    records may come as stored row groups, which the caller decodes."""
 
     max_records: int
     max_bytes: int
     wait_ms: int = 0
     fresh: bool = True
+    stored: bool = False
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`batches` have `records.RECORD_SCHEMA`; the next read begins at `next_offset`. `high_watermark` is the end that
+    """`batches` have `records.RECORD_SCHEMA`, or the records are in `stored`, if the caller takes that; the next read
+    begins at `next_offset`. `high_watermark` is the end that
     the answering broker knows. It may be outdated if there are records; a broker that reads cold records without the
     leader knows only the cold end. `cold_end`: None if it is unknown."""
 
@@ -55,6 +59,7 @@ class Fetched:
     log_start_offset: int
     high_watermark: int
     cold_end: int | None = None
+    stored: WholeGroups | None = None
 
 
 @dataclass(frozen=True)

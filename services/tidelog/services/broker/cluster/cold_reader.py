@@ -101,8 +101,9 @@ class ColdReader:
         if not _is_in(view, offset):
             return None
         state = PartitionState(topic.name, view)
-        batches, next_offset = await self._reader.read(_ColdPartition(self, topic), state, offset, limits)
-        return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
+        read = await self._reader.fetch(_ColdPartition(self, topic), state, offset, limits)
+        ends = (state.log_start_offset, state.high_watermark)
+        return Fetched(read.batches, read.next_offset, *ends, stored=read.stored)
 
     def knows(self, topic: Topic, partition: int, offset: int) -> bool:
         """Whether the cached manifest holds `offset`. Costs no request."""

@@ -15,13 +15,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.read.local_reads import COUNTED_FROM_END, LocalReads
 from tidelog.services.broker.read.long_poll import LongPolls
-from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.read.partition_reader import PartitionReader, PartRead
 from tidelog.services.broker.read.shared_limits import SharedLimits
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
@@ -48,9 +46,12 @@ class _Open:
     def at_end(self) -> bool:
         return self.part.begin == self.state.high_watermark and not self.state.deleted
 
-    def answer(self, batches: Sequence[pa.RecordBatch], next_offset: int) -> FetchedPart:
+    def answer(self, read: PartRead) -> FetchedPart:
         ends = (self.state.log_start_offset, self.state.high_watermark, self.state.cold_end)
-        return FetchedPart(self.part, Fetched(batches, next_offset, *ends))
+        return FetchedPart(self.part, Fetched(read.batches, read.next_offset, *ends, read.stored))
+
+    def unread(self) -> FetchedPart:
+        return self.answer(PartRead((), self.part.begin))
 
     @property
     def cold(self) -> bool:
@@ -171,17 +172,16 @@ class PartFetches:
         try:
             state.check_readable(part.begin)
             if opened.at_end or shared.reached:
-                return opened.answer((), part.begin)
+                return opened.unread()
             if leave_cold and opened.cold:
                 return FetchedPart(part, None, cold=True)
             await self._turns.take()
             with self._shards.reading(opened.leader):
-                batches, next_offset = await self._reader.read(
-                    opened.leader.partitions, state, part.begin, shared.of(part, readers)
-                )
+                limits = shared.of(part, readers)
+                read = await self._reader.fetch(opened.leader.partitions, state, part.begin, limits)
         except TidelogError as error:
             return FetchedPart(part, None, error)
-        return opened.answer(batches, next_offset)
+        return opened.answer(read)
 
 
 def _next_wave(waiting: Sequence[tuple[int, _Open]], shared: SharedLimits) -> Sequence[tuple[int, _Open]]:

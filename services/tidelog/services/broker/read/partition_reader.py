@@ -8,6 +8,8 @@
 `RecordsLost`. A
   fetch returns the records before them; one that begins in them gets the error, which contains the next readable
   offset.
+- A caller that takes stored row groups (`FetchLimits.stored`) gets those of a segment, if they hold no records of other
+  partitions and are within its limits: they are checked, but not decoded. Then nothing is read ahead.
 - A fetch that begins where another one ended is treated as part of a replay: it gets what is in memory, and two more
   pieces are read ahead while it is sent.
 """
@@ -15,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -33,10 +36,15 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import SegmentSpan
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
+from tidelog.storage.segments.segment_slice import WholeGroups
 from tidelog.storage.wal.wal import Wal
 
 ENDS_MAX = 10_000
 """Ends of fetches that are remembered to recognize replays."""
+
+STORED_BYTES_MIN = 1 << 18
+"""Fewer bytes of records are decoded here and joined with those behind them, because opening a Parquet file takes about
+a millisecond."""
 
 IS_MISSING = "is missing, and nothing has replaced it"
 
@@ -54,6 +62,16 @@ class Partitions(Protocol):
         """Apply the newest manifest to `state`."""
 
 
+@dataclass(frozen=True)
+class PartRead:
+    """What a read found: `batches` (`RECORD_SCHEMA`), or records in `stored` row groups; and the next offset to
+    read."""
+
+    batches: Sequence[pa.RecordBatch]
+    next_offset: int
+    stored: WholeGroups | None = None
+
+
 class PartitionReader:
     """Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
@@ -62,6 +80,13 @@ class PartitionReader:
         self._segments = segments
         self._measurements = measurements
         self._fetch_ends: LRUCache[tuple[TopicPartition, int], None] = LRUCache(ENDS_MAX)
+
+    async def fetch(self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits) -> PartRead:
+        """As `read`; as stored row groups where the limits take that and it pays."""
+        if limits.stored and (stored := await self._read_stored(partitions, state, offset, limits)):
+            self._measurements.fetched(state.topic, stored.records, stored.raw_bytes)
+            return PartRead((), stored.next_offset, stored)
+        return PartRead(*await self.read(partitions, state, offset, limits))
 
     async def read(
         self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
@@ -130,6 +155,26 @@ class PartitionReader:
             batches, offset = await self.read(partitions, state, offset, FetchLimits(end - offset, 1 << 62))
             latest_ms = max((latest_ms, *(int(timestamps_ms(batch).max()) for batch in batches)))
         return latest_ms
+
+    async def _read_stored(
+        self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
+    ) -> WholeGroups | None:
+        """Row groups of the segment that holds `offset`. None if they hold too little, or more than is wanted."""
+        while offset < state.cold_end:
+            state.check_readable(offset)
+            state.check_not_lost(offset)
+            if (found := state.cold_span(offset)) is None:
+                return None
+            self._measurements.cold_get(state.topic)
+            try:
+                stored = await self._segments.read_whole(found, offset, limits.max_bytes, limits.max_records)
+            except NotFound as missing:
+                await self._expect_moved(partitions, state, found, missing)
+            except Corrupt as fault:
+                raise _lost(fault.name, fault.reason, found.span) from fault
+            else:
+                return stored if stored and stored.raw_bytes >= STORED_BYTES_MIN else None
+        return None
 
     async def _read_segment(
         self,

@@ -19,7 +19,7 @@ class SharedLimits:
     """The rest of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
 
     def __init__(self, limits: FetchLimits) -> None:
-        self._fresh = limits.fresh
+        self._fresh, self.stored = limits.fresh, limits.stored
         self.records_left = max(1, limits.max_records)
         self.bytes_left = limits.max_bytes
         self._empty = True
@@ -39,14 +39,14 @@ class SharedLimits:
             max(1, self.records_left // readers),
             max(1, min(part.max_bytes, self.bytes_left // readers)),
             fresh=self._fresh,
+            stored=self.stored,
         )
 
     def take(self, answer: FetchedPart) -> FetchedPart:
         """Count the records of `answer`, and return it; without its records if they do not fit."""
-        if answer.fetched is None or not answer.fetched.batches:
+        if answer.fetched is None or not (answer.fetched.batches or answer.fetched.stored):
             return answer
-        records = sum(batch.num_rows for batch in answer.fetched.batches)
-        size_bytes = sum(payload_bytes_total(batch) for batch in answer.fetched.batches)
+        records, size_bytes = _size(answer.fetched)
         if not self._empty and (records > self.records_left or size_bytes > self.bytes_left):
             return unread(answer.part, answer.fetched)
         self._empty = False
@@ -63,4 +63,12 @@ def within(answers: Iterable[FetchedPart], limits: FetchLimits) -> Sequence[Fetc
 
 def unread(part: FetchPart, state: Fetched) -> FetchedPart:
     """The answer for a partition from which nothing is read; its ends are those of `state`."""
-    return FetchedPart(part, replace(state, batches=(), next_offset=part.begin))
+    return FetchedPart(part, replace(state, batches=(), stored=None, next_offset=part.begin))
+
+
+def _size(fetched: Fetched) -> tuple[int, int]:
+    """The records, and the bytes of their keys and values; those of stored row groups are as the footer has them."""
+    if fetched.stored:
+        return fetched.stored.records, fetched.stored.raw_bytes
+    records = sum(batch.num_rows for batch in fetched.batches)
+    return records, sum(payload_bytes_total(batch) for batch in fetched.batches)

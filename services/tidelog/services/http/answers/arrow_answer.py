@@ -57,10 +57,15 @@ async def arrow_answer(
 
 async def parts_answer(batches: Sequence[pa.RecordBatch], state: bytes, media_type: str, codec: str | None) -> Response:
     """The answer with `batches` (`PART_RECORD_SCHEMA`) and `state` in the schema's metadata, compressed likewise."""
+    return ArrowAnswer(await parts_stream(batches, state, codec), {}, media_type)
+
+
+async def parts_stream(batches: Sequence[pa.RecordBatch], state: bytes, codec: str | None) -> Sequence[memoryview]:
+    """The stream of `parts_answer`."""
     schema = PART_RECORD_SCHEMA.with_metadata({ARROW_STATE: state})
     if codec is None or sum(batch.nbytes for batch in batches) < COMPRESSED_BYTES_MIN:
-        return ArrowAnswer(encode_parts(batches, schema), {}, media_type)
-    return ArrowAnswer([await compressed(batches, schema, codec)], {}, media_type)
+        return encode_parts(batches, schema)
+    return [await compressed(batches, schema, codec)]
 
 
 async def compressed(batches: Sequence[pa.RecordBatch], schema: pa.Schema, codec: str) -> memoryview:

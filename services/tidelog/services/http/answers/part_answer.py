@@ -1,23 +1,28 @@
-"""Answers a read of many partitions: as a JSON document, JSON lines or an Arrow stream (`tidelog.wire.polls`)."""
+"""Answers a read of many partitions: as a JSON document, JSON lines, an Arrow stream, or an Arrow stream with stored
+row groups behind it (`tidelog.wire.polls`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pyarrow as pa
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import FetchedPart
-from tidelog.services.http.answers.arrow_answer import ARROW_CODECS, parts_answer
+from tidelog.services.http.answers.arrow_answer import ARROW_CODECS, ArrowAnswer, parts_answer, parts_stream
 from tidelog.services.http.answers.record_json import ENCODER, JsonText, topic_records
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.media import Media, answer_codec
+from tidelog.storage.parquet.row_group_extract import ExtractedGroups, extracted_file
 from tidelog.storage.part_records import PartRecords, placed
+from tidelog.storage.records import STORED_SCHEMA
 from tidelog.wire.errors import problem_of
-from tidelog.wire.polls import PartsAnswer, PartState, PollAnswer
+from tidelog.wire.polls import PartsAnswer, PartState, PollAnswer, StoredPart
 
 PART_MEDIA = (Media.JSON, Media.NDJSON, Media.ARROW)
+FETCH_PART_MEDIA = (Media.JSON, Media.NDJSON, Media.STORED, Media.ARROW)
 
 
 class PartDocument:
@@ -52,9 +57,11 @@ async def part_answer(
 ) -> Response:
     """The answer with the records of `parts`; `answer` is the rest of it."""
     batches = placed([_records_of(part) for part in parts if part.fetched])
+    if isinstance(answer, PartsAnswer) and (stored := _stored_of(parts)):
+        return await _stored_answer(batches, stored, answer, answer_codec(request, ARROW_CODECS))
     state = ENCODER.encode(answer)
-    if media is Media.ARROW:
-        return await parts_answer(batches, state, media.value, answer_codec(request, ARROW_CODECS))
+    if media in (Media.ARROW, Media.STORED):
+        return await parts_answer(batches, state, Media.ARROW.value, answer_codec(request, ARROW_CODECS))
     lines = media is Media.NDJSON
     text: JsonText = PartLines(state, base64=base64) if lines else PartDocument(state, base64=base64)
     return await text_answer(batches, text, {}, media.value)
@@ -72,7 +79,21 @@ def part_state(answer: FetchedPart) -> PartState:
         problem_of(answer.error) if answer.error else None,
         answer.cold,
         fetched.cold_end if fetched else None,
+        StoredPart(stored.offset, len(stored.groups)) if fetched and (stored := fetched.stored) else None,
     )
+
+
+def _stored_of(parts: Sequence[FetchedPart]) -> Sequence[ExtractedGroups]:
+    return [part.fetched.stored.extracted() for part in parts if part.fetched and part.fetched.stored]
+
+
+async def _stored_answer(
+    batches: Sequence[pa.RecordBatch], stored: Sequence[ExtractedGroups], answer: PartsAnswer, codec: str | None
+) -> Response:
+    file = extracted_file(STORED_SCHEMA, stored)
+    state = ENCODER.encode(structs.replace(answer, stored_bytes=sum(piece.nbytes for piece in file)))
+    stream = await parts_stream(batches, state, codec)
+    return ArrowAnswer([*stream, *file], {}, Media.STORED.value)
 
 
 def _records_of(answer: FetchedPart) -> PartRecords:

@@ -21,7 +21,7 @@ from tidelog.wire.topic_log import (
 )
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer
 
-_JSON, _NDJSON, _TEXT, _ARROW, _EVENTS = (media.value for media in Media)
+_JSON, _NDJSON, _TEXT, _ARROW, _EVENTS, _STORED = (media.value for media in Media)
 _INT32, _INT64 = whole(0, 2**31 - 1), whole(0, 2**63 - 1)
 _LIMIT = whole(1, 2**63 - 1)
 _PRODUCER_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
@@ -72,7 +72,8 @@ _LOG_PARAMETERS = (
 _AT = query("at", _START, "A position, as `offset` of a fetch.", "@2026-01-31T12:00:00Z", required=True)
 
 _RECORDS = {"records": [{"key": "user-1", "value": {"json": {"path": "/", "ms": 12}}}, {"value": "plain text"}]}
-_ARROW_CONTENT = body(_ARROW, {"type": "string", "format": "binary"}, "(binary)")
+_BINARY = {"type": "string", "format": "binary"}
+_ARROW_CONTENT = body(_ARROW, _BINARY, "(binary)")
 _PRODUCE_BODY = {
     **body(_JSON, ref(RecordsForm), _RECORDS),
     **body(_NDJSON, TEXT, '{"path": "/", "ms": 12}\n{"path": "/about", "ms": 7}\n'),
@@ -124,7 +125,14 @@ OFFSET = operation("GET", "fetch", {200: answer(OffsetAnswer(41))}, _READ_REFUSA
 FETCH_PARTS = operation(
     "POST",
     "fetch",
-    {200: {**_PARTS_FETCHED, **body(_NDJSON, TEXT, "one record per line, then the answer"), **_ARROW_CONTENT}},
+    {
+        200: {
+            **_PARTS_FETCHED,
+            **body(_NDJSON, TEXT, "one record per line, then the answer"),
+            **_ARROW_CONTENT,
+            **body(_STORED, _BINARY, "(binary)"),
+        }
+    },
     (400, 406, 408, 413, 415, 422, 500),
     (_BASE64,),
     body(_JSON, ref(PartsRequest), msgspec.to_builtins(_PARTS)),

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
-from tidelog.services.http.answers.part_answer import PART_MEDIA, part_answer, part_state
+from tidelog.services.http.answers.part_answer import FETCH_PART_MEDIA, part_answer, part_state
 from tidelog.services.http.bodies.call_body import read_call
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
@@ -41,16 +41,17 @@ class PartRoutes:
         router.add_api_route("/v1/fetch", self.fetch, **openapi_records.FETCH_PARTS)
 
     async def fetch(self, request: Request) -> Response:
-        """Read records of many partitions. Accept selects JSON, JSON lines or Arrow. The wait ends when any partition
+        """Read records of many partitions. Accept selects JSON, JSON lines or Arrow, or archived
+        records as they are stored. The wait ends when any partition
         has records. Partitions are read in the order of the request until a limit is reached, so change their order
         from call to call."""
         base64 = wants_base64(query_of(request, _QUERY))
-        media = answer_media(request, PART_MEDIA)
+        media = answer_media(request, FETCH_PART_MEDIA)
         asked = await read_call(self._service.bodies, request, _REQUEST)
         limits = part_limits(self._service, media, asked.max_records, asked.max_bytes, asked.wait_ms)
         parts_max = None if context_of(request).from_peer else PARTS_MAX
         parts = _fetch_parts(asked.partitions, limits, parts_max)
-        fetched = await self._fetch(request, parts, replace(limits, fresh=asked.fresh))
+        fetched = await self._fetch(request, parts, replace(limits, fresh=asked.fresh, stored=media is Media.STORED))
         return await part_answer(request, fetched, PartsAnswer(tuple(map(part_state, fetched))), media, base64=base64)
 
     async def _fetch(self, request: Request, parts: Sequence[FetchPart], limits: FetchLimits) -> Sequence[FetchedPart]:
@@ -68,7 +69,7 @@ def part_limits(
     service: Service, media: Media, max_records: int | None, max_bytes: int | None, wait_ms: int
 ) -> FetchLimits:
     """The limits that a client asks for, or the defaults of `media`, within those of the broker."""
-    settings, arrow = service.settings, media is Media.ARROW
+    settings, arrow = service.settings, media in (Media.ARROW, Media.STORED)
     records_default = settings.fetch_max_records if arrow else JSON_RECORDS_DEFAULT
     bytes_default = settings.fetch_max_bytes if arrow else JSON_BYTES_DEFAULT
     return FetchLimits(
