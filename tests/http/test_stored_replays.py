@@ -64,21 +64,21 @@ def read_all(url: str, start: int | str, **options: object) -> Mapping[int, list
 async def test_every_record_comes_once_in_order(served: Served, stored_answers: list[int], start: int | str) -> None:
     first = RECORDS - 10 if start == "-20" else int(start)
     found = await asyncio.to_thread(read_all, served.url, start)
-    assert found == dict.fromkeys(range(2), list(range(first, RECORDS + 10)))
+    assert found == {key: list(range(first, RECORDS + 10)) for key in range(2)}
     assert stored_answers
 
 
 @pytest.mark.usefixtures("replayed")
 async def test_without_compression_the_broker_decodes(served: Served, stored_answers: list[int]) -> None:
     found = await asyncio.to_thread(lambda: read_all(served.url, 0, compression="none"))
-    assert found == dict.fromkeys(range(2), list(range(RECORDS + 10)))
+    assert found == {key: list(range(RECORDS + 10)) for key in range(2)}
     assert not stored_answers
 
 
 @pytest.mark.usefixtures("replayed")
 async def test_a_fetch_smaller_than_a_row_group_comes_as_arrow(served: Served, stored_answers: list[int]) -> None:
     found = await asyncio.to_thread(lambda: read_all(served.url, 0, max_records=500))
-    assert found == dict.fromkeys(range(2), list(range(RECORDS + 10)))
+    assert found == {key: list(range(RECORDS + 10)) for key in range(2)}
     assert not stored_answers
 
 
@@ -91,5 +91,5 @@ async def test_a_client_that_cannot_decode_them_asks_for_arrow(
 
     monkeypatch.setattr(decoding, "_records", fail)
     found = await asyncio.to_thread(read_all, served.url, 0)
-    assert found == dict.fromkeys(range(2), list(range(RECORDS + 10)))
+    assert found == {key: list(range(RECORDS + 10)) for key in range(2)}
     assert 1 <= len(stored_answers) <= 3, "fetches that were under way, then no more"

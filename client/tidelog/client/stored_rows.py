@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.client.consumed import TopicPartition, rows_before
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
 from tidelog.wire.polls import PartsAnswer
+
+KEPT_PART = 2
+"""Less than this fraction (one in 2) of the rows is copied."""
 
 
 def stored_rows(file: pa.Buffer, answer: PartsAnswer) -> Iterator[tuple[TopicPartition, pa.Table]]:
@@ -30,9 +34,13 @@ def stored_rows(file: pa.Buffer, answer: PartsAnswer) -> Iterator[tuple[TopicPar
 
 
 def _records(rows: pa.Table, offset: int) -> pa.Table:
-    """`rows` from `offset` on, in the columns and types that programs get."""
+    """`rows` from `offset` on, in the columns and types that programs get. A few of many are copied, because they would
+    keep the memory of all."""
     columns = [rows.column(name) for name in RECORD_SCHEMA.names]
     place = RECORD_SCHEMA.get_field_index("timestamp")
     columns[place] = columns[place].cast(TIMESTAMP)
     records = pa.Table.from_arrays(columns, schema=RECORD_SCHEMA)
-    return records.slice(rows_before(records, offset))
+    wanted = records.slice(rows_before(records, offset))
+    if wanted.num_rows * KEPT_PART < records.num_rows:
+        return wanted.take(np.arange(wanted.num_rows))
+    return wanted
