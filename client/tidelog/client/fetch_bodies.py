@@ -48,14 +48,14 @@ def fetch_answer(answer: Answer) -> tuple[Mapping[TopicPartition, PartOutcome], 
     outcomes = {TopicPartition(part.topic, part.partition): _outcome(part) for part in state.partitions}
     found = {one: pa.Table.from_batches(batches, RECORD_SCHEMA) for one, batches in _by_partition(stream).items()}
     if isinstance(state.stored_bytes, int):
-        found |= _stored(body.slice(body.size - state.stored_bytes), state)
+        found |= _stored(body, state.stored_bytes, state)
     size_bytes = sum(records.nbytes for records in found.values())
     return outcomes, Body(size_bytes, lambda partition: found.get(partition, _NO_RECORDS))
 
 
-def _stored(file: pa.Buffer, state: PartsAnswer) -> Mapping[TopicPartition, pa.Table]:
+def _stored(body: pa.Buffer, stored_bytes: int, state: PartsAnswer) -> Mapping[TopicPartition, pa.Table]:
     try:
-        return dict(stored_rows(file, state))
+        return dict(stored_rows(body.slice(body.size - stored_bytes), state))
     except (pa.ArrowException, OSError, KeyError, ValueError, IndexError) as error:
         raise Undecodable("the broker's answer", f"its stored records cannot be decoded ({error})") from error
 

@@ -43,6 +43,7 @@ from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.entry_reader import EntryReader
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.read.stored_pieces import StoredPieces
 from tidelog.services.broker.shard.append_buffer import BufferBudget
 from tidelog.services.broker.shard.batch_cutting import FlushPolicy
 from tidelog.services.broker.shard.debt_brake import DebtBrake
@@ -87,7 +88,9 @@ SWEEPING_SHARD = 0
 """The leader of this shard sweeps the bucket. Every cluster has the shard, and a shard has one leader."""
 REPLAYED_ENTRIES_PART = 8
 REPLAYED_SEGMENTS_PART = 4
-"""Of `cache.max.bytes`, an eighth caches WAL entries for replays, and a quarter segments. The rest is the hot tail."""
+REPLAYED_STORED_PART = 16
+"""Of `cache.max.bytes`, an eighth caches WAL entries for replays, a quarter segments, and a sixteenth row groups as
+they are stored, read ahead. The rest is the hot tail."""
 
 
 def open_broker(
@@ -118,7 +121,8 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
 
 def _check_reachable(settings: Settings) -> None:
     """Raises `Invalid` if the address that other brokers get would not reach this one."""
-    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
+    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not
+    bound
         raise Invalid(
             f"the broker listens on {settings.host}, which other brokers cannot call: set advertised.address to an "
             "address at which they reach it, as http://10.0.0.7:8080",
@@ -239,7 +243,8 @@ class ShardFactory:
 
 def _resources(settings: Settings, runtime: Runtime, store_url: str) -> SharedResources:
     cache_bytes = settings.cache_max_bytes
-    replayed_bytes = cache_bytes // REPLAYED_ENTRIES_PART + cache_bytes // REPLAYED_SEGMENTS_PART
+    parts = (REPLAYED_ENTRIES_PART, REPLAYED_SEGMENTS_PART, REPLAYED_STORED_PART)
+    replayed_bytes = sum(cache_bytes // part for part in parts)
     return SharedResources(
         runtime=runtime,
         policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
@@ -263,5 +268,7 @@ def _reader(settings: Settings, resources: SharedResources, store: ObjectStore) 
     cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
     replayed = HotTail(settings.cache_max_bytes // REPLAYED_ENTRIES_PART)
     entries = EntryReader(resources.hot_tail, replayed, cold_reads)
-    segments = SegmentPieces(SegmentReader(store), cold_reads, settings.cache_max_bytes // REPLAYED_SEGMENTS_PART)
-    return PartitionReader(entries, segments, resources.measurements)
+    segments, cache_bytes = SegmentReader(store), settings.cache_max_bytes
+    pieces = SegmentPieces(segments, cold_reads, cache_bytes // REPLAYED_SEGMENTS_PART)
+    stored = StoredPieces(segments, cold_reads, cache_bytes // REPLAYED_STORED_PART)
+    return PartitionReader(entries, pieces, stored, resources.measurements)

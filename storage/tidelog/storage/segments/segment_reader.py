@@ -151,6 +151,13 @@ class SegmentReader:
         await asyncio.to_thread(whole.check, found.span.partition)
         return whole
 
+    def whole_bytes(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> int:
+        """The stored bytes that `read_whole` returns; 0 if there are none, or the footer is not cached."""
+        if (footer := self.footers.get(found.segment.key)) is None:
+            return 0
+        groups = plan_whole_groups(footer, found, offset, bytes_max, records_max)
+        return groups[-1].group.end - groups[0].group.start if groups else 0
+
     def end_of_read(self, found: FoundSpan, offset: int, *, bytes_max: int) -> int | None:
         """The offset after the row groups that `read` returns from `offset` on, or a later one; None if the footer is
         not cached."""

@@ -77,6 +77,10 @@ class WholeGroups:
     raw_bytes: int
 
     @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.groups)
+
+    @property
     def next_offset(self) -> int:
         """The offset after the last record."""
         return self.groups[-1].last_offset + 1

@@ -9,7 +9,7 @@
   fetch returns the records before them; one that begins in them gets the error, which contains the next readable
   offset.
 - A caller that takes stored row groups (`FetchLimits.stored`) gets those of a segment, if they hold no records of other
-  partitions and are within its limits: they are checked, but not decoded. Then nothing is read ahead.
+  partitions and are within its limits: they are checked, but not decoded.
 - A fetch that begins where another one ended is treated as part of a replay: it gets what is in memory, and two more
   pieces are read ahead while it is sent.
 """
@@ -28,6 +28,7 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.read.entry_reader import EntryReader
 from tidelog.services.broker.read.read_budget import ReadBudget
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.read.stored_pieces import StoredPieces
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.shard.record_columns import timestamps_ms
 from tidelog.services.broker.telemetry.measurements import Measurements
@@ -75,16 +76,19 @@ class PartRead:
 class PartitionReader:
     """Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
-    def __init__(self, entries: EntryReader, segments: SegmentPieces, measurements: Measurements) -> None:
+    def __init__(
+        self, entries: EntryReader, segments: SegmentPieces, stored: StoredPieces, measurements: Measurements
+    ) -> None:
         self._entries = entries
         self._segments = segments
+        self._stored = stored
         self._measurements = measurements
         self._fetch_ends: LRUCache[tuple[TopicPartition, int], None] = LRUCache(ENDS_MAX)
 
     async def fetch(self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits) -> PartRead:
         """As `read`; as stored row groups where the limits take that and it pays."""
         if limits.stored and (stored := await self._read_stored(partitions, state, offset, limits)):
-            self._measurements.fetched(state.topic, stored.records, stored.raw_bytes)
+            self._handed_out(state, stored, limits)
             return PartRead((), stored.next_offset, stored)
         return PartRead(*await self.read(partitions, state, offset, limits))
 
@@ -165,9 +169,8 @@ class PartitionReader:
             state.check_not_lost(offset)
             if (found := state.cold_span(offset)) is None:
                 return None
-            self._measurements.cold_get(state.topic)
             try:
-                stored = await self._segments.read_whole(found, offset, limits.max_bytes, limits.max_records)
+                stored = await self._stored.read(found, offset, limits.max_bytes, limits.max_records)
             except NotFound as missing:
                 await self._expect_moved(partitions, state, found, missing)
             except Corrupt as fault:
@@ -175,6 +178,15 @@ class PartitionReader:
             else:
                 return stored if stored and stored.raw_bytes >= STORED_BYTES_MIN else None
         return None
+
+    def _handed_out(self, state: PartitionState, stored: WholeGroups, limits: FetchLimits) -> None:
+        """Count `stored`, and read ahead if they belong to a replay."""
+        self._measurements.cold_get(state.topic)
+        self._measurements.fetched(state.topic, stored.records, stored.raw_bytes)
+        replayed = (state.topic_partition, stored.offset) in self._fetch_ends
+        self._fetch_ends[state.topic_partition, stored.next_offset] = None
+        if replayed and (found := state.cold_span(stored.next_offset)):
+            self._stored.read_ahead(found, stored.next_offset, limits.max_bytes, limits.max_records)
 
     async def _read_segment(
         self,

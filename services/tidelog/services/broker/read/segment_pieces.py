@@ -20,7 +20,6 @@ from tidelog.storage.errors import TidelogError
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
-from tidelog.storage.segments.segment_slice import WholeGroups
 from tidelog.storage.single_flight import SingleFlight
 
 ROW_GROUP_BYTES_MIN = ROW_GROUP_RAW_BYTES * 5 // 4
@@ -127,11 +126,6 @@ class SegmentPieces:
         if piece := self._pieces.find(*place):
             self._pieces.ahead.pop(piece, None)
         return records
-
-    async def read_whole(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> WholeGroups | None:
-        """Row groups of the span as they are stored: see `SegmentReader.read_whole`."""
-        async with self._reads:
-            return await self._reader.read_whole(found, offset, bytes_max=bytes_max, records_max=records_max)
 
     def read_ahead(self, found: FoundSpan, offset: int) -> int | None:
         """Start to read the piece at `offset`, unless it is in memory or under way, or all parallel reads are in use.
