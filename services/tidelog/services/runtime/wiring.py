@@ -121,8 +121,7 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
 
 def _check_reachable(settings: Settings) -> None:
     """Raises `Invalid` if the address that other brokers get would not reach this one."""
-    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not
-    bound
+    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
         raise Invalid(
             f"the broker listens on {settings.host}, which other brokers cannot call: set advertised.address to an "
             "address at which they reach it, as http://10.0.0.7:8080",
