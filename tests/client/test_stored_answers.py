@@ -107,6 +107,10 @@ async def serving(store: ObjectStore, **changes: object) -> AsyncIterator[tuple[
             yield broker, Fetches(http)
 
 
+async def create(broker: LocalBroker, **configs: str) -> None:
+    await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {"retention.ms": "-1", **configs})
+
+
 async def fill(broker: LocalBroker, seed: int, **options: int) -> None:
     """A segment for each of some batches."""
     for number in range(BATCHES):
@@ -133,8 +137,8 @@ async def test_every_record_is_the_same(seed: int, configs: dict[str, str | int]
         settings = {name: str(value) for name, value in configs.items()}
         if "cleanup.policy" in settings:
             settings |= {"min.cleanable.dirty.ratio": "0", "segment.ms": "1"}
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), settings)
-        await fill(broker, seed, **({"keys": 300} if "cleanup.policy" in settings else {}))
+        await create(broker, **settings)
+        await fill(broker, seed, **({"keys": 2_500} if "cleanup.policy" in settings else {}))
         if configs:
             await broker.upkeep_now()
         await broker.produce(ANYBODY, "t", mixed_draft(seed, 20, 1_000, keys=9), ProduceOptions(partition=0))
@@ -155,7 +159,7 @@ async def test_every_record_is_the_same(seed: int, configs: dict[str, str | int]
 
 async def test_a_position_in_words_begins_at_its_record() -> None:
     async with serving(MemoryObjectStore()) as (broker, fetches):
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {})
+        await create(broker)
         await fill(broker, 1)
         for position in ("earliest", "-900", "@500000000000"):
             (arrow, of_arrow), (stored, of_stored) = [await fetches.fetch(way, {0: position}) for way in ACCEPTS]
@@ -169,7 +173,7 @@ async def test_a_position_in_words_begins_at_its_record() -> None:
 
 async def test_an_answer_is_within_its_bounds() -> None:
     async with serving(MemoryObjectStore()) as (broker, fetches):
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {})
+        await create(broker)
         await fill(broker, 1)
         for bytes_max in (1 << 18, 1 << 20, 3 << 20):
             for records_max in (1, 699, 1_400, 10_000):
@@ -183,7 +187,7 @@ async def test_an_answer_is_within_its_bounds() -> None:
 
 async def test_small_partitions_and_new_records_come_as_arrow() -> None:
     async with serving(MemoryObjectStore()) as (broker, fetches):
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {})
+        await create(broker)
         await fill(broker, 1)
         await broker.produce(ANYBODY, "t", mixed_draft(5, 2_000, 1_000), ProduceOptions(partition=0))
         _, records = await fetches.fetch("stored", {**dict.fromkeys(SMALL, 0), 0: BATCHES * 700})
@@ -195,7 +199,7 @@ async def test_small_partitions_and_new_records_come_as_arrow() -> None:
 async def test_a_damaged_segment_is_the_same_error(harm: Harm) -> None:
     store = MemoryObjectStore()
     async with serving(store) as (broker, _):
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {})
+        await create(broker)
         await fill(broker, 1)
     keys = sorted([info.key for info in await store.list("topics/") if info.key.endswith(".parquet")])
     await harm(store, keys[1])
@@ -203,10 +207,11 @@ async def test_a_damaged_segment_is_the_same_error(harm: Harm) -> None:
     for way in ACCEPTS:
         async with serving(store, archiver_upkeep=False) as (_, fetches):
             for offset in range(0, BATCHES * 700, 350):
-                outcomes, records = await fetches.fetch(way, {0: offset}, max_bytes=1 << 20)
-                error = outcomes[0].error
-                lost = (str(error), error.next_offset) if isinstance(error, RecordsLost) else error
-                found.setdefault(way, []).append(lost if lost else records[0]["offset"][0].as_py())
+                for number in LARGE:
+                    outcomes, records = await fetches.fetch(way, {number: offset}, max_bytes=1 << 20)
+                    error = outcomes[number].error
+                    lost = (str(error), error.next_offset) if isinstance(error, RecordsLost) else error
+                    found.setdefault(way, []).append(lost if lost else records[number]["offset"][0].as_py())
             assert fetches.stored_answers == 0 or way == "stored"
     assert found["arrow"] == found["stored"]
     assert any(isinstance(one, tuple) for one in found["stored"])
@@ -214,7 +219,7 @@ async def test_a_damaged_segment_is_the_same_error(harm: Harm) -> None:
 
 async def test_stored_records_that_cannot_be_decoded_are_named() -> None:
     async with serving(MemoryObjectStore()) as (broker, fetches):
-        await broker.create_topic(ANYBODY, "t", len(LARGE) + len(SMALL), {})
+        await create(broker)
         await fill(broker, 1)
         body = b'{"partitions": [{"topic": "t", "partition": 0, "offset": 0}]}'
         headers = {"content-type": "application/json", "accept": BOTH}

@@ -27,6 +27,7 @@ from tidelog.storage.parquet.thrift_compact import (
     Listed,
     Struct,
     StructReader,
+    Written,
     write_struct,
 )
 
@@ -64,7 +65,12 @@ def extracted_file(schema: pa.Schema, parts: Sequence[ExtractedGroups]) -> Seque
         groups += [_described(part.footer.metadata.row_group(each.index), each, moved_by) for each in part.groups]
         position += len(part.data)
     rows = sum(each.rows for part in parts for each in part.groups)
-    fields = {1: I32(_FORMAT_VERSION), 2: Encoded(_schema(schema), LIST), 3: I64(rows), 4: Listed(groups)}
+    fields: dict[int, Written] = {
+        1: I32(_FORMAT_VERSION),
+        2: Encoded(_schema(schema), LIST),
+        3: I64(rows),
+        4: Listed(groups),
+    }
     footer = write_struct(Struct(fields))
     end = footer + len(footer).to_bytes(4, "little") + MAGIC
     return [memoryview(MAGIC), *(part.data for part in parts), memoryview(end)]
@@ -83,7 +89,7 @@ def _described(group: pq.RowGroupMetaData, stored: RowGroup, moved_by: int) -> S
 
 
 def _column(column: pq.ColumnChunkMetaData, moved_by: int) -> Struct:
-    fields: dict[int, I32 | I64 | Listed] = {
+    fields: dict[int, Written] = {
         1: I32(_TYPES.index(column.physical_type)),
         2: Listed([I32(_ENCODINGS[name]) for name in column.encodings]),
         3: Listed([name.encode() for name in column.path_in_schema.split(".")]),
