@@ -80,4 +80,4 @@ def test_a_file_of_another_bucket_or_kind_of_walk_is_refused() -> None:
     with pytest.raises(Corrupt, match="delete it"):
         decode_state("f", b"{", store="s3://one", deep=False)
     with pytest.raises(Corrupt, match="format version"):
-        decode_state("f", data.replace(b'"format_version":2', b'"format_version":1'), store="s3://one", deep=False)
+        decode_state("f", data.replace(b'"format_version":3', b'"format_version":1'), store="s3://one", deep=False)

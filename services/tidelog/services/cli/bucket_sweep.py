@@ -67,6 +67,8 @@ def _line(stray: Stray) -> str:
 def _print_report(report: SweepReport, *, delete: bool) -> None:
     for name, why in report.unjudged.items():
         complain(f"left alone: {name}: {why}")
+    if report.more_unjudged:
+        complain(f"left alone: {report.more_unjudged} more")
     for reason, count in sorted(report.found.items()):
         complain(f"{reason}: {count}, {size_text(report.found_bytes[reason])}")
     if report.young:

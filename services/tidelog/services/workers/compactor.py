@@ -111,7 +111,7 @@ class Compactor:
         known = {topic.name for topic in self._catalog.list_topics()}
         if missing := sorted(self._names - known):
             raise Invalid(f"the bucket has no topic {missing[0]!r}", field="topic")
-        self._add_shards([shard async for shard in shards_in(self._store)])
+        self._add_shards(await shards_in(self._store))
 
     async def round(self) -> AsyncIterator[Appended]:
         """Visit every topic once, and yield each version written. `report` has the results afterwards."""

@@ -8,7 +8,7 @@
 The archive of a topic is part of the manifest of each shard that has its partitions. The head of a shard is a hash over
 the whole history of that manifest (`shard_chain`). Given the heads of an earlier run, the history of each shard is
 replayed from version 0 on, every hash is computed again, and the earlier heads must be among them. The steps of the
-attested topics must lead to the segments that the newest version lists (`manifest_replay`). The steps of other topics
+attested topics must lead to the segments that the newest version lists (`replay`). The steps of other topics
 count with their digests only: an attestation of a topic holds whatever happens to the others.
 
 The history names segments by the sha256 of their bytes. ``tidelog bucket verify --deep`` compares these with the stored
@@ -25,15 +25,16 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import msgspec
 
 from tidelog.storage.bucket.finding import UNREADABLE
 from tidelog.storage.bucket.listing import shards_in
-from tidelog.storage.bucket.manifest_replay import Chain, TopicReplay, steps_of
+from tidelog.storage.bucket.replay import Replay, links
 from tidelog.storage.bucket.shard_look import ShardLook
-from tidelog.storage.errors import Conflict, Invalid
+from tidelog.storage.errors import Conflict, Corrupt, Invalid
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.manifests.shard_history import ShardHistory
 from tidelog.storage.manifests.shard_manifest import ShardManifest
@@ -101,7 +102,7 @@ class BucketAttestation:
     async def heads(self) -> AsyncIterator[TopicHead | Unproved]:
         """Each of the topics in each shard that archives it, or did in the earlier run, by shard. Raises
         `Unavailable`, `Denied`."""
-        shards = {shard async for shard in shards_in(self._store)} | (self._earlier or {}).keys()
+        shards = {*await shards_in(self._store), *(self._earlier or {})}
         async for _, answers in in_order(sorted(shards), self._attest, at_once=SHARDS_AT_ONCE):
             for answer in answers:
                 if isinstance(answer, TopicHead):
@@ -138,40 +139,31 @@ class BucketAttestation:
         self, look: ShardLook, newest: ShardManifest, topic_ids: Collection[str], earlier: Mapping[int, str]
     ) -> dict[str, str]:
         """Why these topics cannot be proved, by id; a fault of the shard's chain is one of all of them."""
-        chain, replays = Chain(look.shard, earlier), {topic_id: TopicReplay() for topic_id in topic_ids}
-        faults: dict[str, str] = {}
+        replay = Replay(look.shard, wanted=topic_ids, earlier=earlier)
         try:
-            async for key, step in steps_of(look.log, ShardHistory(self._store, look.shard), 0, newest.version):
-                if fault := chain.take(step):
-                    return dict.fromkeys(topic_ids, f"{key}: {fault}")
-                for topic_id in step.recorded.topics.keys() & (replays.keys() - faults.keys()):
-                    topic = step.recorded.topics[topic_id]
-                    if fault := replays[topic_id].take(step.version, step.recorded.kind, topic):
-                        faults[topic_id] = f"{key}: {fault}"
-        except UNREADABLE as damage:
+            async with aclosing(links(look.log, ShardHistory(self._store, look.shard), 0, newest.version)) as history:
+                async for found in history:
+                    if fault := replay.take(found):
+                        return dict.fromkeys(topic_ids, f"{fault.key}: {fault.text}")
+        except Corrupt as damage:
             return dict.fromkeys(topic_ids, str(damage))
-        key = look.log.key(max(newest.version, 0))
-        if fault := chain.end_fault() or (None if chain.head == newest.head else "does not follow from its history"):
-            return dict.fromkeys(topic_ids, f"{key}: {fault}")
-        for topic_id in replays.keys() - faults.keys():
-            if fault := await _end_fault(look, newest, topic_id, replays[topic_id]):
-                faults[topic_id] = f"{key}: {fault}"
-        return faults
+        if text := replay.end_fault(newest):
+            return dict.fromkeys(topic_ids, f"{look.key}: {text}")
+        faults = {topic_id: await _topic_fault(look, newest, topic_id, replay) for topic_id in topic_ids}
+        return {topic_id: fault for topic_id, fault in faults.items() if fault}
 
 
-async def _end_fault(look: ShardLook, newest: ShardManifest, topic_id: str, replay: TopicReplay) -> str | None:
-    """Why `newest` does not have the result of the topic's steps; None if it does."""
-    if topic_id not in newest.topics and replay.left_at is not None:
-        return f"version {replay.left_at} deleted the topic, with {replay.segments.total()} segments left"
+async def _topic_fault(look: ShardLook, newest: ShardManifest, topic_id: str, replay: Replay) -> str | None:
+    topic = replay.topics[topic_id]
+    if topic_id not in newest.topics and topic.left_at is not None:
+        return f"{look.key}: version {topic.left_at} deleted the topic, with {topic.segments.total()} segments left"
     try:
-        state = (await look.log.with_lists(newest, [topic_id])).topics.get(topic_id)
+        fault = await replay.topic_fault(look.log, newest, topic_id)
     except UNREADABLE as damage:
         return str(damage)
     except Conflict:
-        return "was collected while it was read: attest again"
-    if state is None:
-        return "does not have the topic any more, and no version deleted it"
-    return replay.end_fault(state)
+        return f"{look.key}: was collected while it was read: attest again"
+    return f"{fault.key}: {fault.text}" if fault else None
 
 
 def _unproved(head: TopicHead, fault: str) -> Unproved:

@@ -31,6 +31,7 @@ import msgspec
 from tidelog.storage.bucket.copy_groups import GroupsCopy
 from tidelog.storage.bucket.copy_shard import Cut, ShardCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.finding import error
 from tidelog.storage.bucket.known_topics import TopicKnowledge, journal_view, live_topics
 from tidelog.storage.bucket.listing import SegmentPage, list_segments, shards_in, topics_in
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
@@ -41,6 +42,7 @@ from tidelog.storage.layout import (
     META_PREFIX,
     manifests_prefix,
     number_of,
+    topic_prefix,
     wal_prefix,
     wal_suffix,
 )
@@ -78,8 +80,8 @@ def decode_copy_mark(data: bytes) -> CopyMark:
     """Raises `Corrupt`, `NewerFormat`."""
     try:
         mark = msgspec.json.decode(data, type=CopyMark)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(COPY_KEY, f"is not the mark of a copy: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise Corrupt(COPY_KEY, f"is not the mark of a copy: {fault}") from fault
     check_checksum(COPY_KEY, data)
     COPY_MARK.check(COPY_KEY, mark.format_version)
     return mark
@@ -156,7 +158,7 @@ class BucketCopy:
         """Raise if a broker has appended to a log of the copy."""
         journal = ObjectLog(self._target, META_PREFIX, JOURNAL_SUFFIX)
         ends = [("journal", await journal.newest(mark.journal_end - 1) + 1, mark.journal_end)]
-        async for shard in shards_in(self._target):
+        for shard in await shards_in(self._target):
             logs = (
                 ("shard", ObjectLog(self._target, wal_prefix(shard), wal_suffix()), mark.wal_ends),
                 ("manifest of shard", ObjectLog(self._target, manifests_prefix(shard), ".json"), mark.manifest_ends),
@@ -177,13 +179,12 @@ class BucketCopy:
     async def _name_unknown_topics(self) -> None:
         """Report topics that the journal does not know: no broker serves them. The journal has lost entries, which an
         operator must know."""
-        names = [name async for name in topics_in(self._source)]
-        view = await journal_view(self._topics, {name.topic_id for name in names})
-        for name in names:
-            if view.is_unknown(name.topic_id):
-                self._transfer.note_damage(
-                    name.prefix, "is a topic that the journal does not know: no broker serves it"
-                )
+        topics = [topic async for topic in topics_in(self._source)]
+        view = await journal_view(self._topics, {topic_id for _, topic_id in topics})
+        for name, topic_id in topics:
+            if view.is_unknown(topic_id):
+                text = "is a topic that the journal does not know: no broker serves it"
+                self._transfer.note_damage(error(topic_prefix(name, topic_id), text))
 
     async def _bulk(self) -> None:
         """Copy segments, in rounds, until a further round would leave the cuts about as much to do."""
@@ -202,12 +203,12 @@ class BucketCopy:
         async for page in list_segments(self._target):
             if isinstance(page, SegmentPage):
                 cut = cuts.get(page.place.shard)
-                if cut is None or page.place.name.topic_id not in cut.topic_ids:
+                if cut is None or page.place.topic_id not in cut.topic_ids:
                     await self._transfer.delete([info.key for info in page.infos])
 
     async def _shards(self) -> list[int]:
         of_topics = {shard for topic in (await live_topics(self._topics)).values() for shard in topic.shards}
-        return sorted(of_topics | {shard async for shard in shards_in(self._source)})
+        return sorted({*of_topics, *await shards_in(self._source)})
 
     async def _copy_journal(self) -> int:
         """Copy every entry; returns their number."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
+from tidelog.storage.bucket.finding import error
 from tidelog.storage.bucket.listing import group_journals
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import group_snapshots_prefix, groups_prefix, number_of
@@ -38,7 +39,7 @@ class GroupsCopy:
                 return
             except (NotFound, Changed):
                 continue
-        self._transfer.note_damage(groups_prefix(name), "changes faster than it can be copied: copy again")
+        self._transfer.note_damage(error(groups_prefix(name), "changes faster than it can be copied: copy again"))
 
     async def _copy(self, name: str) -> None:
         snapshots, entries = group_snapshots_prefix(name), groups_prefix(name)

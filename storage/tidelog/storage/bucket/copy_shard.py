@@ -26,8 +26,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, error, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
-from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import (
     lists_prefix,
@@ -144,10 +145,10 @@ class ShardCopy:
         listed = [_Wanted(stored.key, stored.size_bytes, stored.sha256)] if stored else []
         try:
             segments = (await self._log.with_lists(manifest, [topic_id])).topics[topic_id].segments
-        except Conflict as error:
-            raise Changed(str(error)) from error
-        except Corrupt as error:
-            await self._note(topic_id, error.name, error.reason)
+        except Conflict as conflict:
+            raise Changed(str(conflict)) from conflict
+        except UNREADABLE as fault:
+            await self._note(topic_id, unreadable(fault))
             folder = list_all(self._transfer.source, self._segments_prefix(manifest, topic_id))
             return [*listed, *[_Wanted(info.key, info.size, None) async for info in folder]]
         return [*listed, *(_Wanted(each.key, each.size_bytes, each.sha256) for each in segments)]
@@ -167,9 +168,8 @@ class ShardCopy:
             except NotFound:
                 if (await self._log.latest()).version != manifest.version:
                     raise
-                await self._note(
-                    topic_id, each.key, "is missing, and the manifest names it: see `tidelog bucket repair`"
-                )
+                text = "is missing, and the manifest names it: see `tidelog bucket repair`"
+                await self._note(topic_id, error(each.key, text))
 
         missing = [each for each in wanted if present.get(each.key) != each.size_bytes]
         async for _ in in_order(missing, copy, at_once=self._transfer.at_once):
@@ -177,10 +177,10 @@ class ShardCopy:
         missing_bytes = sum(each.size_bytes for each in missing)
         self._transfer.skip(len(wanted) - len(missing), sum(each.size_bytes for each in wanted) - missing_bytes)
 
-    async def _note(self, topic_id: str, key: str, text: str) -> None:
+    async def _note(self, topic_id: str, fault: Finding) -> None:
         """Note damage, unless the topic was deleted: then its objects go."""
         if topic_id in await live_topics(self._topics):
-            self._transfer.note_damage(key, text)
+            self._transfer.note_damage(fault)
 
     def _segments_prefix(self, manifest: ShardManifest, topic_id: str) -> str:
         return shard_segment_prefix(manifest.topics[topic_id].name, topic_id, self._shard)
@@ -197,7 +197,7 @@ class ShardCopy:
         for number in entries:
             if number > expected:
                 text = f"is missing, with all up to entry {number - 1}: see `tidelog bucket repair`"
-                self._transfer.note_damage(self._wal.key(expected), text)
+                self._transfer.note_damage(error(self._wal.key(expected), text))
             expected = number + 1
 
     async def _copy_entries(self, entries: Iterable[ObjectInfo]) -> None:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.storage.bucket.finding import Finding, Severity
+from tidelog.storage.bucket.finding import Finding, error
 from tidelog.storage.errors import Conflict
 from tidelog.storage.in_flight import WeightedSemaphore
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
@@ -71,7 +71,7 @@ class Transfer:
             if version not in (None, stored.info.version):
                 raise Changed(key)
             if sha256 is not None and await asyncio.to_thread(_digest, stored.data) != sha256:
-                self.note_damage(key, "is not the segment its manifest names: another sha256")
+                self.note_damage(error(key, "is not the segment its manifest names: another sha256"))
             try:
                 await self.target.create(key, stored.data)
             except Conflict:
@@ -106,11 +106,10 @@ class Transfer:
         self.report.skipped_bytes += size_bytes
         self._on_copied()
 
-    def note_damage(self, key: str, text: str) -> None:
+    def note_damage(self, fault: Finding) -> None:
         """Note a fault of the source."""
-        finding = Finding(Severity.ERROR, key, text)
-        if finding not in self.report.damaged:
-            self.report.damaged.append(finding)
+        if fault not in self.report.damaged:
+            self.report.damaged.append(fault)
 
     async def same(self, info: ObjectInfo) -> bool:
         """Whether the target has the same bytes as the source. Raises `Changed`."""

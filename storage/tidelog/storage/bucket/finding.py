@@ -49,9 +49,10 @@ def error(key: str, text: str, size_bytes: int = 0) -> Finding:
 
 
 UNREADABLE = (Corrupt, NewerFormat)
+Unreadable = Corrupt | NewerFormat
 
 
-def unreadable(fault: Corrupt | NewerFormat, size_bytes: int = 0, *, harm: str = "") -> Finding:
+def unreadable(fault: Unreadable, size_bytes: int = 0, *, harm: str = "") -> Finding:
     """The finding about an object that is damaged, or that only a later version of Tidelog can check. `harm`: a clause
     that says what damage harms, and what to do about it."""
     key, _, text = str(fault).partition(": ")

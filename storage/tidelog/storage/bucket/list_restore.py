@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
-from tidelog.storage.bucket.segment_description import described
+from tidelog.storage.bucket.replay import Link, Replay, TopicReplay, links
+from tidelog.storage.bucket.segment_reading import described
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import shard_segment_prefix
 from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
-from tidelog.storage.manifests.shard_chain import Step
 from tidelog.storage.manifests.shard_history import ShardHistory
 from tidelog.storage.manifests.shard_log import ShardLog
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, step_of
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, Garbage, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import NO_BASE, TopicState, Totals
 from tidelog.storage.object_store import ObjectStore, list_all
@@ -66,43 +67,23 @@ class ListRestore:
         await log.append(ManifestChange(ChangeKind.LOSE, {self.topic_id: self.change}), before)
 
 
-@dataclass
-class _History:
-    """What the history of a topic says: the sha256 of its segments, and by partition the log start, the cold end and
-    the clean end."""
-
-    listed: dict[str, None]
-    offsets: dict[int, tuple[int, int, int]]
-
-    def follow(self, step: Step, topic_id: str) -> None:
-        changed = step.recorded.topics.get(topic_id)
-        if changed is None:
-            return
-        for sha256 in changed.removed:
-            self.listed.pop(sha256, None)
-        self.listed |= dict.fromkeys(changed.added)
-        for number, *offsets in changed.offsets:
-            log_start_offset, cold_end, clean_end = offsets
-            self.offsets[number] = log_start_offset, cold_end, clean_end
-
-
 async def plan_list(
     store: ObjectStore, log: ShardLog, manifest: ShardManifest, topic_id: str, fault: Corrupt, at_ms: int
 ) -> ListRestore:
     """Raises `Corrupt` if the history is not whole, or if the segments that exist do not fit together."""
     topic = manifest.topics[topic_id]
     assert topic.stored is not None, "its list cannot be read"
-    history = await _read_history(store, log, manifest, topic_id)
+    history = await _history_of(store, log, manifest, topic_id)
     garbage = {each.key for each in manifest.garbage}
     prefix = shard_segment_prefix(topic.name, topic_id, log.shard)
     infos = [info async for info in list_all(store, prefix) if info.key not in garbage]
     place = SegmentPlace(topic.name, topic_id, log.shard)
     found: list[TopicSegment] = []
     async for _, segment in in_order(infos, lambda info: described(store, place, info), at_once=SEGMENTS_AT_ONCE):
-        if segment is not None and segment.sha256 in history.listed:
-            del history.listed[segment.sha256]
+        if segment is not None and history.segments[segment.sha256]:
+            history.segments[segment.sha256] -= 1
             found.append(segment)
-    lost = tuple(_nameless(place, sha256) for sha256 in history.listed)
+    lost = tuple(_nameless(place, sha256) for sha256 in history.segments.elements())
     ordered = _in_runs(found, topic.stored.key)
     states = {number: _state(topic, number, offsets) for number, offsets in history.offsets.items()}
     holes = {number: _begin_of_holes(state, is_whole=not lost) for number, state in states.items()}
@@ -122,24 +103,14 @@ async def plan_list(
     return ListRestore(topic_id, topic.stored.key, fault.reason, topic, state, change)
 
 
-async def _read_history(store: ObjectStore, log: ShardLog, manifest: ShardManifest, topic_id: str) -> _History:
-    found, blocks, reached = _History({}, {}), ShardHistory(store, log.shard), -1
-    for versions in await blocks.blocks():
-        for step in (await blocks.read(*versions)).steps:
-            _expect(step.version, reached, log)
-            found.follow(step, topic_id)
-            reached = step.version
-    async for version in log.versions(reached + 1):
-        if version <= manifest.version:
-            _expect(version, reached, log)
-            found.follow(step_of(await log.read(version)), topic_id)
-            reached = version
-    return found
-
-
-def _expect(version: int, reached: int, log: ShardLog) -> None:
-    if version != reached + 1:
-        raise Corrupt(log.key(reached + 1), "is missing in the history, without which no list can be made again")
+async def _history_of(store: ObjectStore, log: ShardLog, manifest: ShardManifest, topic_id: str) -> TopicReplay:
+    replay = Replay(log.shard, wanted=[topic_id])
+    async with aclosing(links(log, ShardHistory(store, log.shard), 0, manifest.version)) as history:
+        async for found in history:
+            if not isinstance(found, Link):
+                raise found
+            replay.take(found)
+    return replay.topics[topic_id]
 
 
 def _nameless(place: SegmentPlace, sha256: str) -> TopicSegment:

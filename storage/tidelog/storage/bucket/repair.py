@@ -28,11 +28,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.storage.archive.archiver import Archiver
-from tidelog.storage.bucket.finding import Finding, Severity
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Unreadable, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
 from tidelog.storage.bucket.list_restore import ListRestore, plan_list
-from tidelog.storage.bucket.repair_plan import ShardRepair, plan_shard
-from tidelog.storage.bucket.repair_survey import ShardSurvey, Survey
+from tidelog.storage.bucket.repair_plan import ShardRepair, ShardView, plan_shard
+from tidelog.storage.bucket.repair_survey import ShardSurvey
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
@@ -75,33 +75,33 @@ class BucketRepair:
         for shard in sorted({shard for topic in live for shard in topic.shards}):
             here = [topic for topic in live if shard in topic.shards]
             try:
-                survey = await ShardSurvey(self._store, shard, here, self._runtime, deep=self._deep).run()
-            except Corrupt as error:
-                unsolved.append(_unsolved(error))
+                view = await ShardSurvey(self._store, shard, here, self._runtime, deep=self._deep).run()
+            except UNREADABLE as fault:
+                unsolved.append(_unsolved(fault))
                 continue
-            planned = plan_shard(survey.shard, survey.log, self._runtime.clock.now_ms())
-            restored, faults = await self._plan_lists(shard, survey)
+            planned = plan_shard(view, self._runtime.clock.now_ms())
+            restored, faults = await self._plan_lists(shard, view)
             lists += [(shard, each) for each in restored]
             stuck = [*faults, *_lost_without_manifest(planned)]
-            unsolved += [_unsolved(error) for error in stuck]
+            unsolved += [_unsolved(fault) for fault in stuck]
             if planned and (stuck or restored):  # nothing of a topic that cannot be read may be passed by the floor
                 planned = replace(planned, entries={})
             if planned and (planned.fault or planned.topics or planned.entries) and not _is_hopeless(planned, stuck):
                 repairs.append(planned)
         return RepairPlan(tuple(lists), tuple(repairs), tuple(unsolved))
 
-    async def _plan_lists(self, shard: int, survey: Survey) -> tuple[list[ListRestore], list[Corrupt]]:
+    async def _plan_lists(self, shard: int, view: ShardView) -> tuple[list[ListRestore], list[Unreadable]]:
         """The lists that can be made again, and the faults of the others."""
         restored: list[ListRestore] = []
-        faults: list[Corrupt] = []
+        faults: list[Unreadable] = []
         log, now_ms = ShardLog(self._store, shard, self._runtime), self._runtime.clock.now_ms()
-        for topic_id, fault in survey.unreadable.items():
-            if survey.shard.fault is not None:
+        for topic_id, fault in view.unreadable.items():
+            if view.fault is not None or not isinstance(fault, Corrupt):
                 faults.append(fault)
                 continue
             try:
-                restored.append(await plan_list(self._store, log, survey.shard.manifest, topic_id, fault, now_ms))
-            except Corrupt as error:
+                restored.append(await plan_list(self._store, log, view.manifest, topic_id, fault, now_ms))
+            except UNREADABLE as error:
                 faults.append(error)
         return restored, faults
 
@@ -186,11 +186,10 @@ def _lost_without_manifest(planned: ShardRepair | None) -> Sequence[Corrupt]:
     return [Corrupt(planned.newest_key, f"shard {planned.shard} has no manifest, though records before its log exist")]
 
 
-def _is_hopeless(planned: ShardRepair, stuck: Sequence[Corrupt]) -> bool:
+def _is_hopeless(planned: ShardRepair, stuck: Sequence[Unreadable]) -> bool:
     """Whether a replaced version would lose what a person may restore: a topic's list, or the manifest itself."""
     return bool(stuck) and (planned.fault is not None or planned.after_version < 0)
 
 
-def _unsolved(error: Corrupt) -> Finding:
-    text = f"{error.reason}: restore it from a backup, then run again (docs/repair.md)"
-    return Finding(Severity.ERROR, error.name, text)
+def _unsolved(fault: Unreadable) -> Finding:
+    return unreadable(fault, harm="restore it from a backup, then run again (docs/repair.md)")

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from tidelog.storage.layout import TopicPartition
+from tidelog.storage.bucket.finding import Unreadable
 from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
@@ -45,14 +46,22 @@ class LogView:
     headers: Mapping[int, WalHeader]
     lost: Mapping[int, LostWalEntry]
 
-    def spans(self) -> Mapping[TopicPartition, Sequence[tuple[int, Span]]]:
-        """By partition: the spans of all entries with a known header, with the entries' numbers, ascending."""
+    def beginning_at(self, floor: int) -> LogView:
+        """The log from a later floor on."""
+        headers = {seq: header for seq, header in self.headers.items() if seq >= floor}
+        return LogView(self.shard, floor, headers, {seq: lost for seq, lost in self.lost.items() if seq >= floor})
+
+    @cached_property
+    def spans(self) -> Mapping[str, Mapping[int, Sequence[tuple[int, Span]]]]:
+        """By topic id and partition: the spans of all entries with a known header, with the entries' numbers,
+        ascending."""
         known = dict(self.headers)
         known |= {seq: lost.header for seq, lost in self.lost.items() if lost.header is not None}
-        found: dict[TopicPartition, list[tuple[int, Span]]] = {}
+        found: dict[str, dict[int, list[tuple[int, Span]]]] = {}
         for seq in sorted(known):
             for span in known[seq].spans:
-                found.setdefault(span.topic_partition, []).append((seq, span))
+                place = span.topic_partition
+                found.setdefault(place.topic_id, {}).setdefault(place.partition, []).append((seq, span))
         return found
 
 
@@ -69,14 +78,17 @@ class TopicView:
 
 @dataclass(frozen=True)
 class ShardView:
-    """`manifest` is the newest readable version. `newest_key` names the newest one, and `fault` says why it cannot be
-    read (None: it is `manifest`)."""
+    """A shard as it was read. `manifest` is the newest readable version. `newest_key` names the newest one, and `fault`
+    says why it cannot be read (None: it is `manifest`). `unreadable`: by id, the topics whose list or segments cannot
+    be read; they are not among `topics`."""
 
+    log: LogView
     manifest: ShardManifest
     newest_key: str
     newest_version: int
-    topics: Sequence[TopicView]
     fault: str | None = None
+    topics: Sequence[TopicView] = ()
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -149,20 +161,20 @@ class ShardRepair:
         return Floor(number, epoch)
 
 
-def plan_shard(view: ShardView, log: LogView, at_ms: int) -> ShardRepair | None:
+def plan_shard(view: ShardView, at_ms: int) -> ShardRepair | None:
     """None if there is nothing to do."""
-    topics = [repair for topic in view.topics if (repair := _plan_topic(view, topic, log, at_ms))]
-    if not (view.fault or topics or log.lost):
+    topics = [repair for topic in view.topics if (repair := _plan_topic(view, topic, at_ms))]
+    if not (view.fault or topics or view.log.lost):
         return None
     return ShardRepair(
-        shard=log.shard,
+        shard=view.log.shard,
         after_version=view.manifest.version,
         replaces=view.newest_version,
         newest_key=view.newest_key,
         fault=view.fault,
         topics=topics,
-        entries=dict(sorted(log.lost.items())),
-        unread_from=max(log.headers, default=-1) + 1,
+        entries=dict(sorted(view.log.lost.items())),
+        unread_from=max(view.log.headers, default=-1) + 1,
     )
 
 
@@ -189,12 +201,12 @@ class _Hole:
         return [part for part in parts if part.begin < part.end]
 
 
-def gaps(view: ShardView, topic: TopicView, log: LogView) -> Mapping[int, tuple[int, int]]:
+def gaps(view: ShardView, topic: TopicView) -> Mapping[int, tuple[int, int]]:
     """For each partition whose archived records may end before its log begins: both offsets. If the newest version, or
     the content of an entry, is unknown, records may also be missing where the log has none."""
-    open_end = view.fault is not None or any(entry.header is None for entry in log.lost.values())
+    open_end = view.fault is not None or any(entry.header is None for entry in view.log.lost.values())
     found: dict[int, tuple[int, int]] = {}
-    spans = {place.partition: of for place, of in log.spans().items() if place.topic_id == topic.topic_id}
+    spans = view.log.spans.get(topic.topic_id, {})
     for number in sorted({*spans, *topic.state.all_partitions}):
         state = topic.state.partition(number)
         cold_end = past_losses(state.losses, state.cold_end)
@@ -204,25 +216,24 @@ def gaps(view: ShardView, topic: TopicView, log: LogView) -> Mapping[int, tuple[
     return found
 
 
-def _plan_topic(view: ShardView, topic: TopicView, log: LogView, at_ms: int) -> TopicRepair | None:
-    added, left = _filled(_holes(view, topic, log), topic.spare, topic.state.next_run)
+def _plan_topic(view: ShardView, topic: TopicView, at_ms: int) -> TopicRepair | None:
+    added, left = _filled(_holes(view, topic), topic.spare, topic.state.next_run)
     losses: dict[int, list[Loss]] = {}
     for hole in left:
         if not hole.anchored:
             losses.setdefault(hole.partition, []).append(Loss(hole.begin, hole.end, hole.key, at_ms))
-    for place, spans in log.spans().items():
-        if place.topic_id == topic.topic_id:
-            state = topic.state.partition(place.partition)
-            known = with_losses(state.losses, losses.get(place.partition, ()))
-            begin = past_losses(known, max(state.cold_end, _end_of(added, place.partition)))
-            if of_log := _lost_of_log(view, log, spans, known, begin, at_ms):
-                losses.setdefault(place.partition, []).extend(of_log)
+    for number, spans in view.log.spans.get(topic.topic_id, {}).items():
+        state = topic.state.partition(number)
+        known = with_losses(state.losses, losses.get(number, ()))
+        begin = past_losses(known, max(state.cold_end, _end_of(added, number)))
+        if of_log := _lost_of_log(view, spans, known, begin, at_ms):
+            losses.setdefault(number, []).extend(of_log)
     if not (topic.missing or added or losses):
         return None
     return TopicRepair(topic.state.name, topic.topic_id, topic.state.next_run, topic.missing, tuple(added), losses)
 
 
-def _holes(view: ShardView, topic: TopicView, log: LogView) -> list[_Hole]:
+def _holes(view: ShardView, topic: TopicView) -> list[_Hole]:
     holes: list[_Hole] = []
     for key in topic.missing:
         segment = topic.state.segments.named(key)
@@ -231,7 +242,7 @@ def _holes(view: ShardView, topic: TopicView, log: LogView) -> list[_Hole]:
             begin = max(span.base_offset, topic.state.partition(span.partition).log_start_offset)
             if begin < span.next_offset:
                 holes.append(_Hole(span.partition, begin, span.next_offset, key, segment.run, segment.level))
-    for number, (begin, end) in gaps(view, topic, log).items():
+    for number, (begin, end) in gaps(view, topic).items():
         holes.append(_Hole(number, begin, end, view.newest_key, topic.state.next_run, 0, anchored=True))
     return holes
 
@@ -266,15 +277,10 @@ def _end_of(segments: Iterable[TopicSegment], partition: int) -> int:
 
 
 def _lost_of_log(
-    view: ShardView,
-    log: LogView,
-    spans: Iterable[tuple[int, Span]],
-    known: Sequence[Loss],
-    cold_end: int,
-    at_ms: int,
+    view: ShardView, spans: Iterable[tuple[int, Span]], known: Sequence[Loss], cold_end: int, at_ms: int
 ) -> list[Loss]:
     """The offsets of a partition that are neither archived nor in a readable entry, nor among the `known` losses."""
-    losses: list[Loss] = []
+    log, losses = view.log, list[Loss]()
     expected, after = cold_end, -1
     for seq, span in spans:
         if span.base_offset > past_losses(known, expected):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidelog.storage.bucket.finding import UNREADABLE, Unreadable
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
-from tidelog.storage.bucket.segment_description import described
+from tidelog.storage.bucket.segment_reading import described, size_text
 from tidelog.storage.bucket.wal_check import read_header
-from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import manifests_prefix, shard_segment_prefix
+from tidelog.storage.layout import manifests_prefix, shard_segment_name, shard_segment_prefix
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.shard_values import TopicSegment
@@ -37,17 +39,10 @@ HASH_BYTES = 16 * 1024 * 1024
 LOST_MAX = 100_000
 """If a log lacks more entries than this, the survey concludes that its floor is lost."""
 
+VERSIONS_MAX = 1_000
+"""The newest versions among which a readable one is looked for."""
+
 IS_MISSING = "is missing"
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A shard as it was read. `unreadable`: by id, the topics whose list cannot be read; they are
-    not in `shard`."""
-
-    log: LogView
-    shard: ShardView
-    unreadable: Mapping[str, Corrupt]
 
 
 class ShardSurvey:
@@ -63,18 +58,19 @@ class ShardSurvey:
         self._log = ShardLog(store, shard, runtime)
         self._wal = Wal(store, shard, ParquetWalCodec(), self._log)
 
-    async def run(self) -> Survey:
-        """Raises `Unavailable`, and `Corrupt` if no version of the manifest can be read."""
-        versions = [version async for version in self._log.versions()]
+    async def run(self) -> ShardView:
+        """Raises `Unavailable`; `Corrupt` if no version of the manifest can be read; `NewerFormat` if a later program
+        wrote one, or an entry."""
+        versions: deque[int] = deque(maxlen=VERSIONS_MAX)
+        async for version in self._log.versions():
+            versions.append(version)
         manifest, fault = await self._newest(versions)
         log = await self._read_log(manifest, fault)
         if fault is None:
             manifest = await self._log.latest()
-            log = _from(log, manifest.floor.number)
+            log = log.beginning_at(manifest.floor.number)
         newest = max((manifest.version, *versions))
-        view = ShardView(manifest, self._log.key(max(newest, 0)), newest, (), fault)
-        topics, unreadable = await self._read_topics(view, log)
-        return Survey(log, replace(view, topics=topics), unreadable)
+        return await self._with_topics(ShardView(log, manifest, self._log.key(max(newest, 0)), newest, fault))
 
     async def _newest(self, versions: Sequence[int]) -> tuple[ShardManifest, str | None]:
         """The newest readable version, and why the newest of all cannot be read."""
@@ -100,6 +96,8 @@ class ShardSurvey:
         async for seq, found in reading:
             if isinstance(found, WalHeader):
                 headers[seq] = found
+            elif isinstance(found, NewerFormat):
+                raise found  # it is not lost
             else:
                 lost[seq] = found.reason if isinstance(found, Corrupt) else IS_MISSING
         if fault is not None:  # then the floor may have been beyond all entries that are left
@@ -134,27 +132,26 @@ class ShardSurvey:
                 found[seq] = header
         return found
 
-    async def _read_topics(self, view: ShardView, log: LogView) -> tuple[Sequence[TopicView], Mapping[str, Corrupt]]:
+    async def _with_topics(self, view: ShardView) -> ShardView:
         topics: list[TopicView] = []
-        unreadable: dict[str, Corrupt] = {}
+        unreadable: dict[str, Unreadable] = {}
         for topic in self._topics:
             try:
                 read = (await self._log.with_lists(view.manifest, [topic.topic_id])).topics.get(topic.topic_id)
-            except Corrupt as error:
-                unreadable[topic.topic_id] = error
-            except Conflict as error:
-                unreadable[topic.topic_id] = Corrupt(view.newest_key, str(error))
-            else:
-                topics.append(await self._topic(topic.topic_id, read or TopicState(topic.name), view, log))
-        return topics, unreadable
+                topics.append(await self._topic(topic.topic_id, read or TopicState(topic.name), view))
+            except UNREADABLE as fault:
+                unreadable[topic.topic_id] = fault
+            except Conflict as conflict:
+                unreadable[topic.topic_id] = Corrupt(view.newest_key, str(conflict))
+        return replace(view, topics=topics, unreadable=unreadable)
 
-    async def _topic(self, topic_id: str, state: TopicState, view: ShardView, log: LogView) -> TopicView:
+    async def _topic(self, topic_id: str, state: TopicState, view: ShardView) -> TopicView:
         place = SegmentPlace(state.name, topic_id, self._shard)
         prefix = shard_segment_prefix(state.name, topic_id, self._shard)
-        listed = {info.key: info async for info in list_all(self._store, prefix)}
+        listed = {info.key: info async for info in list_all(self._store, prefix) if shard_segment_name(info.key)}
         missing = await self._missing(state, listed)
         found = TopicView(topic_id, state, missing)
-        if view.fault is None and not missing and not gaps(view, found, log):
+        if view.fault is None and not missing and not gaps(view, found):
             return found
         spare = [await described(self._store, place, info) for key, info in listed.items() if key not in state.segments]
         return replace(found, spare=[segment for segment in spare if segment])
@@ -174,7 +171,7 @@ class ShardSurvey:
         if info is None:
             return IS_MISSING
         if info.size != segment.size_bytes:
-            return f"has {info.size} bytes, its manifest says {segment.size_bytes}"
+            return size_text(segment, info.size)
         if not self._deep:
             return None
         try:
@@ -189,9 +186,3 @@ class ShardSurvey:
             part = await self._store.get(segment.key, ByteRange(start, HASH_BYTES))
             await asyncio.to_thread(digest.update, part.data)
         return digest.hexdigest()
-
-
-def _from(log: LogView, floor: int) -> LogView:
-    """The log from a later floor on."""
-    headers = {seq: header for seq, header in log.headers.items() if seq >= floor}
-    return LogView(log.shard, floor, headers, {seq: lost for seq, lost in log.lost.items() if seq >= floor})

@@ -43,25 +43,18 @@ A sweep may be interrupted at any point, and two may run at once: each deletes o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter
 
-from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
-from tidelog.storage.bucket.listing import SegmentPage, folders, list_segments, shards_in
-from tidelog.storage.bucket.sweep_orphans import NO_SHARD, Judged, ShardUploads, Upload
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable
+from tidelog.storage.bucket.known_topics import TopicKnowledge
+from tidelog.storage.bucket.listing import folders
+from tidelog.storage.bucket.sweep_orphans import NO_SHARD, OrphanSearch, Upload
 from tidelog.storage.bucket.sweep_report import Reason, Stray, SweepReport
-from tidelog.storage.errors import Corrupt, Denied, Unavailable
-from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import (
-    STAGING_PREFIX,
-    TOPICS_PREFIX,
-    lists_prefix,
-    staging_prefix,
-    topic_id_of_list,
-)
+from tidelog.storage.errors import Denied, Unavailable
+from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.partial_uploads import partial_uploads_of
@@ -85,9 +78,6 @@ class SweepSettings:
     pages_at_once: int = PAGES_AT_ONCE
 
 
-_SHARD = attrgetter("shard")
-
-
 class BucketSweep:
     """One sweep over `store`. `report` grows with it."""
 
@@ -95,15 +85,12 @@ class BucketSweep:
         self, store: ObjectStore, topics: TopicKnowledge, runtime: Runtime, settings: SweepSettings | None = None
     ) -> None:
         self._store = store
-        self._topics = topics
         self._runtime = runtime
         self._settings = settings or SweepSettings()
-        self._uploads = ShardUploads(store, runtime, self._settings.pages_at_once)
         self._probing = asyncio.Lock()
         self._now_ms: int | None = None
-        self._known: Mapping[str, KnownTopic] = {}
-        self._deleted_ids: set[str] = set()
         self.report = SweepReport()
+        self._search = OrphanSearch(store, topics, runtime, self._is_ripe, self._leave)
 
     async def strays(self) -> AsyncGenerator[Stray, None]:
         """Every stray object, after its deletion if `delete` is set. Raises `Unavailable`, `Denied`; `Corrupt` if the
@@ -127,8 +114,8 @@ class BucketSweep:
     async def _orphans(self) -> AsyncIterator[Stray]:
         """Orphans are deleted together, so that a shard gets one version for all of them."""
         waiting: list[Upload] = []
-        async with aclosing(in_order(self._listed(), self._judged, at_once=self._settings.pages_at_once)) as judged:
-            async for _, orphans in judged:
+        async with aclosing(self._search.orphans(pages_at_once=self._settings.pages_at_once)) as found:
+            async for orphans in found:
                 waiting += orphans
                 if len(waiting) >= ORPHANS_MAX or not self._settings.delete:
                     for stray in await self._swept_orphans(waiting):
@@ -137,70 +124,24 @@ class BucketSweep:
         for stray in await self._swept_orphans(waiting):
             yield stray
 
-    async def _listed(self) -> AsyncIterator[Sequence[Upload]]:
-        """All segments and lists of the bucket, each time those of one topic and shard."""
-        async for page in list_segments(self._store):
-            yield _uploads_of(page)
-        async for shard in shards_in(self._store):
-            prefix, uploads = lists_prefix(shard), []
-            async for info in list_all(self._store, prefix):
-                if topic_id := topic_id_of_list(info.key):
-                    uploads.append(Upload(shard, topic_id, info))
-            for _, of_topic in groupby(uploads, key=lambda upload: upload.topic_id):
-                yield tuple(of_topic)
-
-    async def _judged(self, uploads: Sequence[Upload]) -> Sequence[Upload]:
-        """The orphans among `uploads` of one topic and shard."""
-        if not uploads or not await self._is_judgeable(uploads[0]):
-            return ()
-        is_deleted = uploads[0].topic_id in self._deleted_ids
-        try:
-            unnamed = uploads if uploads[0].shard == NO_SHARD else await self._uploads.unnamed(uploads)
-            ripe = [upload for upload in unnamed if await self._is_ripe(upload.info)]
-            judged = Judged(ripe) if is_deleted else await self._uploads.judged(ripe)
-        except Corrupt as error:
-            self.report.unjudged[error.name] = error.reason
-            return ()
-        if judged.doubtful:
-            self.report.unjudged[judged.doubtful[0].key] = (
-                f"no manifest names it, and the manifest of its shard does not cover its records (so are "
-                f"{len(judged.doubtful)} objects of its topic, or more): `tidelog bucket verify` says why"
-            )
-        return judged.orphans
-
-    async def _is_judgeable(self, upload: Upload) -> bool:
-        """Whether the topic of `upload` is known, or is known to be deleted. The journal is read after the listing, so
-        it knows every topic that has objects."""
-        if upload.topic_id not in self._known and upload.topic_id not in self._deleted_ids:
-            self._known = await self._topics.topics()
-            if upload.topic_id not in self._known:
-                self._deleted_ids.update(await self._topics.deleted([upload.topic_id]))
-        topic = self._known.get(upload.topic_id)
-        if topic is None:
-            if upload.topic_id in self._deleted_ids:
-                return True
-            self.report.unjudged[upload.folder] = "the journal does not know this topic"
-        elif upload.topic not in (None, topic.name):
-            self.report.unjudged[upload.folder] = f"the journal calls this topic {topic.name!r}"
-        else:
-            return not topic.removing and upload.shard != NO_SHARD
-        return False
-
     async def _swept_orphans(self, orphans: Sequence[Upload]) -> list[Stray]:
         """`orphans`, after their deletion if they are still named by nothing."""
         strays: list[Stray] = []
-        for shard, of_shard in groupby(sorted(orphans, key=_SHARD), key=_SHARD):
+        for shard, of_shard in groupby(sorted(orphans, key=_shard), key=_shard):
             uploads: Sequence[Upload] = tuple(of_shard)
             if self._settings.delete and shard != NO_SHARD:
                 try:
-                    uploads = await self._uploads.fenced(uploads)
-                except Corrupt as error:
-                    self.report.unjudged[error.name] = error.reason
+                    uploads = await self._search.fenced(shard, uploads)
+                except UNREADABLE as fault:
+                    self._leave(unreadable(fault))
                     continue
-            for is_deleted, infos in groupby(uploads, key=lambda upload: upload.topic_id in self._deleted_ids):
+            for is_deleted, infos in groupby(uploads, key=self._search.is_deleted):
                 reason = Reason.DELETED_TOPIC if is_deleted else Reason.UPLOAD
                 strays += await self._swept([upload.info for upload in infos], reason)
         return strays
+
+    def _leave(self, finding: Finding) -> None:
+        self.report.leave(finding.key, finding.text)
 
     async def _age_ms(self, written_ms: int) -> int:
         """The age by the store's clock, which is read once, at the first call."""
@@ -246,13 +187,8 @@ class BucketSweep:
             yield Stray(upload.key, upload.size_bytes, Reason.PARTIAL, age_ms, self._settings.delete)
 
 
-def _uploads_of(listed: SegmentPage | ObjectInfo) -> Sequence[Upload]:
-    """The uploads of a page of the listing. Other objects count only in the folder of a topic."""
-    if isinstance(listed, SegmentPage):
-        name, shard = listed.place.name, listed.place.shard
-        return [Upload(shard, name.topic_id, info, name.topic) for info in listed.infos]
-    parts = listed.key.removeprefix(TOPICS_PREFIX).split("/", 2)
-    return [Upload(NO_SHARD, parts[1], listed, parts[0])] if len(parts) == 3 else ()
+def _shard(upload: Upload) -> int:
+    return upload.place.shard
 
 
 async def store_now_ms(store: ObjectStore, probe_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Which uploads of a shard no manifest names, and the version after which none ever will (`bucket.sweep`).
+"""Which uploads no manifest names, and the version after which none ever will (`bucket.sweep`).
 
 An upload is a segment or a topic's list. It is an orphan if the newest manifest names it neither in a list nor as
 garbage, and if the manifest covers its records, which its header tells (one request). Others are left alone:
@@ -6,151 +6,190 @@ garbage, and if the manifest covers its records, which its header tells (one req
 - a segment of a pass that crashed holds records that are still in the WAL and will be archived;
 - an object with records beyond the cold ends may also mean that the newest version was lost. Then it may be the only
   copy of these records, and `tidelog bucket repair` needs it.
+
+The manifest of a shard is read once, and the list of a topic once for all pages of the listing that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cachetools import LRUCache
-
-from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable, warning
+from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
+from tidelog.storage.bucket.listing import SegmentPage, grouped, list_segments, shards_in
+from tidelog.storage.bucket.segments_check import records_beyond
+from tidelog.storage.bucket.shard_look import ShardLooks, TopicLook
+from tidelog.storage.bucket.topic_walk import TopicWalk
+from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.manifests.list_codec import cold_ends_in
-from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.layout import TOPICS_PREFIX, lists_prefix, topic_id_of_list, topic_prefix
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.manifests.shard_values import ChangeKind
-from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
-from tidelog.storage.parquet.parquet_format import decode_header, footer_bytes
+from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, ends_in_header
-from tidelog.storage.single_flight import SingleFlight
+from tidelog.storage.segments.topic_segment import SegmentPlace
 
-TAIL_BYTES = 64 * 1024
-"""The first read of a footer: enough for about 100 row groups."""
 READS_AT_ONCE = 16
 NO_SHARD = -1
 DOUBTS_MAX = 16
 """After so many doubtful objects of a page, the rest of it is not read: each costs a request."""
 
 
+_BEYOND = (
+    "no manifest names it, and the manifest of its shard does not cover its records: `tidelog bucket verify` says why"
+)
+
+
 @dataclass(frozen=True)
 class Upload:
-    """A listed segment or list of a topic in a shard, by its key. `shard` is `NO_SHARD` for another object in a
-    topic's folder; `topic` is None for a list, whose key has only the id."""
+    """A listed segment or list. `place.shard` is `NO_SHARD` for another object in a topic's folder; `place.topic` is
+    empty for a list, whose key has only the id."""
 
-    shard: int
-    topic_id: str
+    place: SegmentPlace
     info: ObjectInfo
-    topic: str | None = None
-
-    @property
-    def key(self) -> str:
-        return self.info.key
-
-    @property
-    def folder(self) -> str:
-        return f"{self.key.rpartition('/')[0]}/"
 
 
-@dataclass
-class Judged:
-    """`orphans`, and the uploads that are left alone because the manifest does not cover their records, or because they
-    cannot be read."""
+class OrphanSearch:
+    """One search. `is_ripe` tells whether an object is old enough to be judged; `leave` is called with each object or
+    folder that is left alone, and why."""
 
-    orphans: list[Upload] = field(default_factory=list)
-    doubtful: list[Upload] = field(default_factory=list)
-
-
-class ShardUploads:
-    """Judges uploads by the newest manifest of their shard, which is read once for all of them. `topics_max`: topics
-    whose lists are kept in memory. All methods take uploads of one shard and topic, if not said otherwise."""
-
-    def __init__(self, store: ObjectStore, runtime: Runtime, topics_max: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        topics: TopicKnowledge,
+        runtime: Runtime,
+        is_ripe: Callable[[ObjectInfo], Awaitable[bool]],
+        leave: Callable[[Finding], None],
+    ) -> None:
         self._store = store
-        self._runtime = runtime
-        self._logs: dict[int, ShardLog] = {}
-        self._garbage: dict[int, frozenset[str]] = {}
-        self._topics: LRUCache[tuple[int, str], TopicState | None] = LRUCache(topics_max)
-        self._reads: SingleFlight[tuple[int, str], TopicState | None] = SingleFlight()
+        self._topics = topics
+        self._looks = ShardLooks(store, runtime)
+        self._is_ripe = is_ripe
+        self._leave = leave
+        self._known: Mapping[str, KnownTopic] = {}
+        self._deleted_ids: set[str] = set()
 
-    async def unnamed(self, uploads: Sequence[Upload]) -> list[Upload]:
-        """Those that the manifest names neither in a list nor as garbage. Raises `Corrupt`."""
-        shard, topic_id = uploads[0].shard, uploads[0].topic_id
-        topic = await self._topic(shard, topic_id)
-        return [upload for upload in uploads if not _is_named(upload.key, topic, self._garbage[shard])]
+    async def orphans(self, *, pages_at_once: int) -> AsyncGenerator[Sequence[Upload], None]:
+        """The orphans of each page of the listing. Raises `Unavailable`; `Corrupt` if the journal cannot be read."""
+        walk = TopicWalk(self._looks, self._begin, self._judged, self._judged_other, at_once=pages_at_once)
+        async with aclosing(walk.over(self._listed())) as judged:
+            async for _, orphans in judged:
+                yield orphans
 
-    async def judged(self, uploads: Sequence[Upload]) -> Judged:
-        """Which of the unnamed `uploads` are orphans."""
-        judged = Judged()
-        async with aclosing(in_order(uploads, self._is_covered, at_once=READS_AT_ONCE)) as read:
-            async for upload, covered in read:
-                if covered is not None:
-                    (judged.orphans if covered else judged.doubtful).append(upload)
-                if len(judged.doubtful) == DOUBTS_MAX:
-                    break
-        return judged
+    def is_deleted(self, upload: Upload) -> bool:
+        """Whether the journal says that its topic was deleted."""
+        return upload.place.topic_id in self._deleted_ids
 
-    async def fenced(self, uploads: Sequence[Upload]) -> Sequence[Upload]:
-        """Append a version after which no worker can name `uploads`, which are of one shard and any topics; returns
-        those that are still unnamed. Returns none if other workers append faster: a later sweep finds them again."""
+    async def fenced(self, shard: int, uploads: Sequence[Upload]) -> Sequence[Upload]:
+        """Append a version after which no worker can name `uploads`, which are of any topics; returns those that are
+        still unnamed. Returns none if other workers append faster: a later sweep finds them again. Raises `Corrupt`,
+        `NewerFormat`."""
         still: list[Upload] = []
 
         def plan(manifest: ShardManifest) -> ManifestChange | None:
             nonlocal still
             garbage = frozenset(each.key for each in manifest.garbage)
-            still = [each for each in uploads if not _is_named(each.key, manifest.topics.get(each.topic_id), garbage)]
+            topics = {topic_id: TopicLook(state, garbage) for topic_id, state in manifest.topics.items()}
+            gone = TopicLook(None, garbage)
+            still = [each for each in uploads if not topics.get(each.place.topic_id, gone).names(each.info.key)]
             return ManifestChange(ChangeKind.SWEEP) if still else None
 
         try:
-            await self._log(uploads[0].shard).change({upload.topic_id for upload in uploads}, plan)
+            await self._looks(shard).log.change({upload.place.topic_id for upload in uploads}, plan)
         except Conflict:
             return ()
         return still
 
-    def _log(self, shard: int) -> ShardLog:
-        if shard not in self._logs:
-            self._logs[shard] = ShardLog(self._store, shard, self._runtime, lists_bytes=0)
-        return self._logs[shard]
+    async def _listed(self) -> AsyncIterator[SegmentPage | ObjectInfo]:
+        """All segments, and the lists that no manifest names, each time those of one topic and shard."""
+        async for page in list_segments(self._store):
+            yield page
+        for shard in await shards_in(self._store):
+            look = self._looks(shard)
+            manifest = look.manifest or await look.refresh()
+            named = look.lists | look.garbage if manifest else frozenset()
+            async for topic_id, infos in grouped(list_all(self._store, lists_prefix(shard)), topic_id_of_list):
+                if topic_id and (unnamed := tuple(info for info in infos if info.key not in named)):
+                    yield SegmentPage(SegmentPlace("", topic_id, shard), unnamed)
 
-    async def _topic(self, shard: int, topic_id: str) -> TopicState | None:
-        place = shard, topic_id
-        if place in self._topics:
-            return self._topics[place]
-        topic = self._topics[place] = await self._reads.run(place, lambda: self._read(shard, topic_id))
+    async def _begin(self, place: SegmentPlace) -> TopicLook | None:
+        """The topic in the newest manifest; None if its uploads are left alone."""
+        look = self._looks(place.shard)
+        if not await self._is_judgeable(place):
+            return None
+        try:
+            topic = await look.topic(place.topic_id)
+        except UNREADABLE as fault:
+            self._leave(unreadable(fault))
+            return None
+        if topic is None and look.fault:
+            self._leave(look.fault)
         return topic
 
-    async def _read(self, shard: int, topic_id: str) -> TopicState | None:
-        log = self._log(shard)
-        manifest = log.known or await log.latest()
-        self._garbage.setdefault(shard, frozenset(each.key for each in manifest.garbage))
-        return (await log.with_lists(manifest, [topic_id])).topics.get(topic_id)
+    async def _judged(self, page: SegmentPage, topic: TopicLook | None) -> Sequence[Upload]:
+        if topic is None:
+            return ()
+        unnamed = [info for info in page.infos if not topic.names(info.key)]
+        ripe = [Upload(page.place, info) for info in unnamed if await self._is_ripe(info)]
+        if page.place.topic_id in self._deleted_ids:
+            return ripe
+        return await self._covered(ripe, topic)
 
-    async def _is_covered(self, upload: Upload) -> bool | None:
-        """Whether the manifest covers all records of `upload`; None if it was deleted since it was listed."""
-        topic = await self._topic(upload.shard, upload.topic_id)
-        try:
-            ends = await self._ends(upload.key)
-        except NotFound:
-            return None
-        except Corrupt:
+    async def _judged_other(self, info: ObjectInfo) -> Sequence[Upload]:
+        """Another object in a topic's folder is an orphan if the topic was deleted."""
+        parts = info.key.removeprefix(TOPICS_PREFIX).split("/", 2)
+        if len(parts) < 3:
+            return ()
+        upload = Upload(SegmentPlace(parts[0], parts[1], NO_SHARD), info)
+        return [upload] if await self._is_judgeable(upload.place) and await self._is_ripe(info) else ()
+
+    async def _is_judgeable(self, place: SegmentPlace) -> bool:
+        """Whether the topic is known, or is known to be deleted. The journal is read after the listing, so it knows
+        every topic that has objects."""
+        topic_id = place.topic_id
+        if topic_id not in self._known and topic_id not in self._deleted_ids:
+            self._known = await self._topics.topics()
+            if topic_id not in self._known:
+                self._deleted_ids.update(await self._topics.deleted([topic_id]))
+        topic, folder = self._known.get(topic_id), _folder(place)
+        if topic is None:
+            if topic_id not in self._deleted_ids:
+                self._leave(warning(folder, "the journal does not know this topic"))
+            return topic_id in self._deleted_ids
+        if place.topic not in ("", topic.name):
+            self._leave(warning(folder, f"the journal calls this topic {topic.name!r}"))
             return False
-        return topic is not None and all(end <= topic.partition(number).cold_end for number, end in ends.items())
+        return not topic.removing and place.shard != NO_SHARD
 
-    async def _ends(self, key: str) -> Mapping[int, int]:
-        """The end of each partition in the segment or list `key`. Raises `NotFound`, `Corrupt`."""
-        if key.endswith(".json"):
-            return cold_ends_in(key, (await self._store.get(key)).data)
-        tail = (await self._store.get(key, ByteRange(-TAIL_BYTES))).data
-        if (needed := footer_bytes(key, tail)) > len(tail):
-            tail = (await self._store.get(key, ByteRange(-needed))).data
-        return ends_in_header(key, decode_header(key, SEGMENT_FLAVOR, tail))
+    async def _covered(self, uploads: Sequence[Upload], topic: TopicLook) -> list[Upload]:
+        """Those of the unnamed `uploads` whose records the manifest covers."""
+
+        async def is_beyond(upload: Upload) -> bool | Finding | None:
+            """None if it was deleted since it was listed."""
+            try:
+                return await records_beyond(self._store, upload.info.key, upload.place.topic_id, topic.state)
+            except NotFound:
+                return None
+            except UNREADABLE as fault:
+                return unreadable(fault)
+
+        covered: list[Upload] = []
+        doubts: list[Finding] = []
+        async with aclosing(in_order(uploads, is_beyond, at_once=READS_AT_ONCE)) as read:
+            async for upload, beyond in read:
+                if beyond is False:
+                    covered.append(upload)
+                elif beyond is not None:
+                    doubts.append(beyond if isinstance(beyond, Finding) else warning(upload.info.key, _BEYOND))
+                if len(doubts) == DOUBTS_MAX:
+                    break
+        if doubts:
+            text = f"{doubts[0].text} ({len(doubts)} objects of its topic, or more, cannot be judged)"
+            self._leave(warning(doubts[0].key, text))
+        return covered
 
 
-def _is_named(key: str, topic: TopicState | None, garbage: frozenset[str]) -> bool:
-    if key in garbage:
-        return True
-    return topic is not None and (key in topic.segments or (topic.stored is not None and topic.stored.key == key))
+def _folder(place: SegmentPlace) -> str:
+    return topic_prefix(place.topic, place.topic_id) if place.topic else lists_prefix(place.shard)

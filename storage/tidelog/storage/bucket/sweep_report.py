@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+UNJUDGED_MAX = 10_000
+"""Objects and folders that a sweep names among those that it left alone."""
+
 
 class Reason(Enum):
     """Why an object is stray."""
@@ -29,7 +32,7 @@ class Stray:
 @dataclass
 class SweepReport:
     """The number and bytes of the strays by reason, and of the objects that were too young to be judged. `unjudged`:
-    topics and shards that were left alone, and why."""
+    objects and folders that were left alone, and why; `more_unjudged`: so many others, beyond `UNJUDGED_MAX`."""
 
     found: dict[str, int] = field(default_factory=dict)
     found_bytes: dict[str, int] = field(default_factory=dict)
@@ -38,6 +41,7 @@ class SweepReport:
     young: int = 0
     young_bytes: int = 0
     unjudged: dict[str, str] = field(default_factory=dict)
+    more_unjudged: int = 0
 
     def add(self, stray: Stray) -> None:
         reason = stray.reason.value
@@ -46,6 +50,13 @@ class SweepReport:
         if stray.deleted:
             self.deleted += 1
             self.deleted_bytes += stray.size_bytes
+
+    def leave(self, key: str, text: str) -> None:
+        """Note that the object or folder `key` was left alone."""
+        if key in self.unjudged or len(self.unjudged) < UNJUDGED_MAX:
+            self.unjudged[key] = text
+        else:
+            self.more_unjudged += 1
 
     def add_young(self, size_bytes: int) -> None:
         self.young += 1

@@ -72,18 +72,19 @@ class TopicCheck:
             return
         wal = await check_wals(self._store, self._runtime, _ignore)
         for suspect in suspects:
-            name, shard, key = suspect.folder.name, suspect.folder.shard, suspect.finding.key
-            look = ShardLook(self._store, shard, self._runtime)
+            place, key = suspect.place, suspect.finding.key
+            look = ShardLook(self._store, place.shard, self._runtime)
             try:
-                state = await look.topic(name.topic_id)
-                if state and state.segments.named(key):
+                topic = await look.topic(place.topic_id)
+                if topic and topic.segment(key):
                     continue
-                beyond = await records_beyond(self._store, key, state, wal.stretches)
+                state = topic.state if topic else None
+                beyond = await records_beyond(self._store, key, place.topic_id, state, wal.stretches)
             except (*UNREADABLE, NotFound):
                 continue  # reported already; or deleted, so it was no orphan
-            if beyond and not await self._is_deleted(name.topic_id):
+            if beyond and not await self._is_deleted(place.topic_id):
                 text = (
-                    f"holds records of {name.topic} beyond its end according to {look.key} and the WAL: the manifest "
+                    f"holds records of {place.topic} beyond its end according to {look.key} and the WAL: the manifest "
                     "that named it is lost (inv. 5)"
                 )
                 await report(replace(suspect.finding, severity=Severity.ERROR, text=text))

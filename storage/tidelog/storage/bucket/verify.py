@@ -14,14 +14,13 @@ read last; that of topics knows a topic before the topic's first object exists. 
 before it is reported.
 
 At most `at_once` requests run at a time. In memory are the newest version of each shard, the lists of topics with
-`segments_walk.LISTED_AT_ONCE` segments together (or of a single larger topic), some pages of the listing, and the
+`topic_walk.LISTED_AT_ONCE` segments together (or of a single larger topic), some pages of the listing, and the
 content of the write-ahead logs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 
@@ -38,15 +37,15 @@ from tidelog.storage.bucket.finding import (
     unreadable,
 )
 from tidelog.storage.bucket.known_topics import TopicKnowledge
-from tidelog.storage.bucket.listing import TopicFolder, folders, shards_in
+from tidelog.storage.bucket.listing import SegmentPage, folders, list_segments, shard_of_folder, shards_in
 from tidelog.storage.bucket.manifest_check import ManifestCheck
-from tidelog.storage.bucket.segments_check import SegmentsCheck, TopicLook
-from tidelog.storage.bucket.segments_walk import SegmentsWalk
-from tidelog.storage.bucket.shard_look import ShardLook, ShardLooks
+from tidelog.storage.bucket.segments_check import SegmentsCheck
+from tidelog.storage.bucket.shard_look import ShardLooks
 from tidelog.storage.bucket.topic_check import TopicCheck
+from tidelog.storage.bucket.topic_walk import TopicWalk
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
 from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, WalContent, check_wals
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import WeightedSemaphore
 from tidelog.storage.layout import (
     COPY_KEY,
@@ -59,6 +58,7 @@ from tidelog.storage.layout import (
 )
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import SegmentPlace
 
 AT_ONCE = 32
 PENDING_FINDINGS_MAX = 1_000
@@ -130,6 +130,7 @@ class BucketVerification:
                 self._store, self._runtime, self._report, deep=self._deep, at_once=self._at_once
             )
             self.state.finish_wal(self._wal)
+        self._wal_of = self._wal.by_topic()
         await self._check_manifests()
         await self._check_segments()
         await self._topics.close(self.state, self._wal.stretches, self._report)
@@ -149,40 +150,50 @@ class BucketVerification:
 
     async def _check_manifests(self) -> None:
         shards = {stretch.shard for stretch in self._wal.stretches.values()}
-        shards |= {shard async for shard in shards_in(self._store)}
+        try:
+            shards.update(await shards_in(self._store))
+        except Corrupt as fault:
+            await self._report(unreadable(fault))
         async for name, first in folders(self._store, MANIFESTS_PREFIX):
-            if not re.fullmatch(r"\d{4,}/", name):
+            if shard_of_folder(name) is None:
                 await self._report(stranger(f"{MANIFESTS_PREFIX}{name}", first.size))
         for shard in sorted(shards):
             look = self._looks(shard)
             if shard in self.state.shards:
                 await look.refresh()
             else:
-                await ManifestCheck(self._store, look, self._report).run(deep=self._deep)
+                await ManifestCheck(self._store, look, self._report, deep=self._deep).run()
                 self.state.shards.add(shard)
             if look.manifest is None:  # reported; the records in its log are no further fault
                 self.state.met |= {place for place, found in self._wal.stretches.items() if found.shard == shard}
 
     async def _check_segments(self) -> None:
-        self._wal_of = self._wal.by_topic()
-        walk = SegmentsWalk(self._store, self._looks, self._wal_of, self._segments_check, self._begun)
-        async with aclosing(walk.pages(self.state.after, self._stranger)) as pages:
+        walk = TopicWalk(self._looks, self._begin, _check_page, self._stranger)
+        listed = list_segments(self._store, self._looks.places(), start_after=self.state.after)
+        async with aclosing(walk.over(listed)) as pages:
             async for page, suspicious in pages:
-                self.state.suspects += [Suspicion(page.place, finding) for finding in suspicious]
-                self.state.after = page.end
+                if isinstance(page, SegmentPage):
+                    self.state.suspects += [Suspicion(page.place, finding) for finding in suspicious]
+                    self.state.after = page.end
 
-    def _segments_check(self, folder: TopicFolder, look: ShardLook) -> SegmentsCheck:
-        report = self._topics.unless_deleted(folder.name.topic_id, self._report)
-        return SegmentsCheck(self._store, look, folder, report, deep=self._deep, requests=self._requests)
+    async def _begin(self, place: SegmentPlace) -> SegmentsCheck:
+        wal, look = self._wal_of.get(place.topic_id) or WalContent(), self._looks(place.shard)
+        report = self._topics.unless_deleted(place.topic_id, self._report)
+        check = SegmentsCheck(self._store, look, place, wal, report, deep=self._deep, requests=self._requests)
+        await check.begin()
+        state = check.topic.state if check.topic else None
+        self.state.see(place, max(state.all_partitions if state else {}, default=-1))
+        if check.topic is None or state:
+            self.state.met |= {each for each, stretch in wal.stretches.items() if stretch.shard == place.shard}
+        return check
 
-    def _begun(self, folder: TopicFolder, found: TopicLook | None) -> None:
-        states = found.state.all_partitions if found and found.state else {}
-        self.state.see(folder, max(states, default=-1))
-        if (found is None or found.state) and (wal := self._wal_of.get(folder.name.topic_id)):
-            self.state.met |= {place for place, stretch in wal.stretches.items() if stretch.shard == folder.shard}
-
-    async def _stranger(self, info: ObjectInfo) -> None:
+    async def _stranger(self, info: ObjectInfo) -> list[Finding]:
         await self._report(stranger(info.key, info.size))
+        return []
+
+
+async def _check_page(page: SegmentPage, check: SegmentsCheck) -> list[Finding]:
+    return await check.check(page)
 
 
 async def check_top_level(store: ObjectStore, report: Report) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tidelog.storage.bucket.finding import Finding, Summary
-from tidelog.storage.bucket.listing import TopicFolder
 from tidelog.storage.bucket.wal_check import Stretch, WalContent
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.segments.topic_segment import SegmentPlace
 
-STATE_FORMAT_VERSION = 2
+STATE_FORMAT_VERSION = 3
 FINDINGS_MAX = 10_000
 """This many findings are kept, to be reported again after an interruption; later ones are only counted."""
 
@@ -25,7 +25,7 @@ FINDINGS_MAX = 10_000
 class Suspicion:
     """A finding about a segment that can be judged only after the write-ahead logs were read again."""
 
-    folder: TopicFolder
+    place: SegmentPlace
     finding: Finding
 
 
@@ -57,10 +57,10 @@ class WalkState:
         self.stretches, self.below = list(content.stretches.items()), list(content.below.items())
         self.wal_done = True
 
-    def see(self, folder: TopicFolder, highest: int) -> None:
+    def see(self, place: SegmentPlace, highest: int) -> None:
         """Note that the topic has objects or a manifest in the shard, and partitions up to `highest`."""
-        names = self.seen.setdefault(folder.name.topic_id, {})
-        names[folder.name.topic] = max(highest, names.get(folder.name.topic, -1))
+        names = self.seen.setdefault(place.topic_id, {})
+        names[place.topic] = max(highest, names.get(place.topic, -1))
 
 
 def encode_state(state: WalkState) -> bytes:

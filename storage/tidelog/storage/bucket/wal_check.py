@@ -16,9 +16,18 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Report, error, stranger, unreadable
+from tidelog.storage.bucket.finding import (
+    UNREADABLE,
+    Finding,
+    Looked,
+    Report,
+    Unreadable,
+    error,
+    stranger,
+    unreadable,
+)
 from tidelog.storage.bucket.index_check import IndexCheck
-from tidelog.storage.errors import Corrupt, NewerFormat, NotFound
+from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import WAL_PREFIX, TopicPartition
 from tidelog.storage.manifests.shard_log import ShardLog
@@ -90,18 +99,18 @@ def shard_of(key: str) -> int | None:
     return int(found[1]) if found else None
 
 
-async def read_header(wal: Wal, number: int, *, whole: bool) -> WalHeader | Corrupt | NotFound:
+Answer = WalHeader | Unreadable | NotFound
+
+
+async def read_header(wal: Wal, number: int, *, whole: bool) -> Answer:
     """The header of an entry, or why it cannot be read. `whole`: read and check the entry's records as well."""
     try:
         if not whole:
             return await wal.header(number)
         data = (await wal.log.read(number)).data
         return (await asyncio.to_thread(wal.decode, number, data)).header
-    except (Corrupt, NotFound) as fault:
+    except (*UNREADABLE, NotFound) as fault:
         return fault
-
-
-_Answer = WalHeader | Corrupt | NewerFormat | NotFound
 
 
 class WalCheck:
@@ -144,11 +153,8 @@ class WalCheck:
         self._epoch = self._floor.epoch
         return self._floor.number
 
-    async def _read(self, entry: EntryInfo) -> _Answer:
-        try:
-            return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
-        except NewerFormat as later:
-            return later
+    async def _read(self, entry: EntryInfo) -> Answer:
+        return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
 
     async def _was_truncated(self, number: int) -> bool:
         try:
@@ -167,7 +173,7 @@ class WalCheck:
             text += ": without a manifest, a log begins with entry 0"
         return error(self._wal.key(first), text)
 
-    async def _check_entry(self, entry: EntryInfo, answer: _Answer) -> None:
+    async def _check_entry(self, entry: EntryInfo, answer: Answer) -> None:
         key = self._wal.key(entry.number)
         if isinstance(answer, UNREADABLE):
             await self._report(unreadable(answer, entry.size_bytes))
@@ -199,7 +205,7 @@ class WalCheck:
             stretches[span.topic_partition] = Stretch(first.key, first.base_offset, span.next_offset, shard)
         return texts
 
-    def _note_below(self, answer: _Answer) -> None:
+    def _note_below(self, answer: Answer) -> None:
         if not isinstance(answer, WalHeader):
             return  # it is garbage; whether it is damaged or deleted by now does not matter
         below, shard = self._content.below, self._wal.shard

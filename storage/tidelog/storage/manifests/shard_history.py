@@ -29,6 +29,10 @@ from tidelog.storage.wal.floor import Floor
 BLOCK_VERSIONS = 256
 """A shard that gets a version per minute has 2,000 blocks after a year, and at most twice this many old versions."""
 
+BLOCKS_MAX = 100_000
+"""Blocks of a shard, so that foreign objects with names like a block's cannot fill the memory of a tool. A shard that
+gets a version per minute has fewer for 48 years."""
+
 
 class _Step(msgspec.Struct, array_like=True):
     floor: Natural
@@ -103,9 +107,16 @@ class ShardHistory:
         return history_key(self._prefix, first, last)
 
     async def blocks(self) -> Sequence[tuple[int, int]]:
-        """The first and last version of each block, ascending. Raises `Unavailable`."""
-        found = [history_versions(info.key, self._prefix) async for info in list_all(self._store, self._prefix)]
-        return [versions for versions in found if versions is not None]
+        """The first and last version of each block, ascending. Raises `Unavailable`; `Corrupt` if there are more than
+        `BLOCKS_MAX`."""
+        found: list[tuple[int, int]] = []
+        async for info in list_all(self._store, self._prefix):
+            if versions := history_versions(info.key, self._prefix):
+                found.append(versions)
+            if len(found) > BLOCKS_MAX:
+                text = f"has more than {BLOCKS_MAX} blocks, which no shard writes: remove the objects of other programs"
+                raise Corrupt(self._prefix, text)
+        return found
 
     async def has(self, first: int, last: int) -> bool:
         """Whether the block is there. Raises `Unavailable`."""

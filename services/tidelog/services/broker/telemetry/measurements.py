@@ -51,7 +51,7 @@ class SweepCounts:
     def with_end(self, report: SweepReport, *, finished: bool) -> SweepCounts:
         if not finished:
             return replace(self, cut_off=self.cut_off + 1)
-        young_bytes, left_alone = report.young_bytes, len(report.unjudged)
+        young_bytes, left_alone = report.young_bytes, len(report.unjudged) + report.more_unjudged
         return replace(self, finished=self.finished + 1, young_bytes=young_bytes, left_alone=left_alone)
 
 

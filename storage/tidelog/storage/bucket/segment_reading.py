@@ -1,31 +1,47 @@
-"""Checks every byte of a segment against its entry in the manifest, for `verify --deep`.
+"""Reads segments for tools: checks every byte of one against its entry in the manifest (`check_segment`), describes one
+that no list describes (`described`), and tells which records an upload holds (`ends_of`).
 
-The object is read a few row groups at a time, so memory does not grow with its size. Checked are the footer and its
-header, the checksum of each row group, the partition and offset of each record against the spans, and the sha256 of all
-bytes, by which the manifest's history names the segment.
+`check_segment` reads a few row groups at a time, so memory does not grow with the size of the object. It checks the
+footer and its header, the checksum of each row group, the partition and offset of each record against the spans, and
+the sha256 of all bytes, by which the manifest's history names the segment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.layout import topic_id_of_list
+from tidelog.storage.manifests.list_codec import cold_ends_in
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
-from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup, decode_footer, decode_rows, footer_bytes
+from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
+from tidelog.storage.parquet.parquet_format import (
+    MAGIC,
+    Footer,
+    RowGroup,
+    decode_footer,
+    decode_parquet,
+    decode_rows,
+    footer_bytes,
+)
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
     SegmentPlace,
     check_header,
+    decode_place,
     max_timestamp_ms,
     min_timestamp_ms,
     order_fault,
+    sha256_of,
 )
 
+FINAL_LEVEL = 2
+"""Of a segment with an index of pages, which is not merged again."""
 SCAN_BYTES = 16 * 1024 * 1024
 """About this many stored bytes of row groups are read and decoded together."""
 TAIL_BYTES = 64 * 1024
@@ -39,6 +55,25 @@ async def read_footer(store: ObjectStore, key: str) -> Footer:
     if len(stored.data) < needed <= stored.info.size:
         stored = await store.get(key, ByteRange(-needed))
     return decode_footer(key, SEGMENT_FLAVOR, stored.data, stored.info.size)
+
+
+async def ends_of(store: ObjectStore, key: str) -> Mapping[int, int]:
+    """For each partition in the segment or list `key`, the offset after its last record. Raises `NotFound`, `Corrupt`,
+    `NewerFormat`."""
+    if topic_id_of_list(key):
+        return cold_ends_in(key, (await store.get(key)).data)
+    _, spans = decode_place(key, await read_footer(store, key))
+    return {partition: last_offset + 1 for partition, _, last_offset, _ in spans}
+
+
+async def described(store: ObjectStore, place: SegmentPlace, info: ObjectInfo) -> TopicSegment | None:
+    """The segment that was listed as `info`, read whole; None if it is not a sound segment of `place`. Its run is
+    unknown, and counts as archived when it was written. Raises `NewerFormat`."""
+    try:
+        data = (await store.get(info.key)).data
+        return await asyncio.to_thread(_segment_of, place, info, data)
+    except (Corrupt, NotFound):
+        return None
 
 
 async def check_segment(store: ObjectStore, segment: TopicSegment, place: SegmentPlace) -> None:
@@ -133,3 +168,25 @@ def scan_groups(footer: Footer) -> Iterator[Sequence[RowGroup]]:
         taken.append(group)
     if taken:
         yield taken
+
+
+def _segment_of(place: SegmentPlace, info: ObjectInfo, data: bytes) -> TopicSegment:
+    """Raises `Corrupt`."""
+    footer, records = decode_parquet(info.key, SEGMENT_FLAVOR, data)
+    found, stated = decode_place(info.key, footer)
+    spans, row = [], 0
+    for partition, base_offset, last_offset, count in stated:
+        raw_bytes = _raw_bytes(records.slice(row, count))
+        spans.append(SegmentSpan(partition, base_offset, last_offset, count, raw_bytes))
+        row += count
+    if found != place or not spans:
+        raise Corrupt(info.key, "belongs to another topic or shard than its name says")
+    if fault := order_fault(spans, records):
+        raise Corrupt(info.key, fault)
+    times = min_timestamp_ms(footer.row_groups), max_timestamp_ms(footer.row_groups)
+    level = 0 if footer.index_crc32 is None else FINAL_LEVEL
+    return TopicSegment(info.key, 0, level, len(data), sha256_of(data), *times, info.modified_ms, tuple(spans))
+
+
+def _raw_bytes(records: pa.Table) -> int:
+    return sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
