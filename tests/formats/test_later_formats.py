@@ -131,7 +131,7 @@ async def test_a_broker_that_cannot_read_a_log_does_not_start_and_changes_nothin
     with pytest.raises(NewerFormat, match=refusal(form)):
         async with broker_on(folder):
             pass
-    await check_not_repaired(folder)
+    await check_not_repaired(folder, form)
     assert objects(folder) == before
 
 
@@ -152,15 +152,17 @@ async def test_cold_records_that_cannot_be_read_are_no_damage(folder: Path, form
     found = [text for text in await findings_of(folder) if re.search(refusal(form), text)]
     assert found
     assert [text for text in found if "repair" in text or "restore" in text] == []
-    await check_not_repaired(folder)
+    await check_not_repaired(folder, form)
 
 
-async def check_not_repaired(folder: Path) -> None:
+async def check_not_repaired(folder: Path, form: Format) -> None:
+    """The plan changes nothing, and says which version to install. Without the journal there is no plan."""
     store = LocalObjectStore(folder)
     with suppress(NewerFormat):
         plan = await BucketRepair(store, JournalTopics(store, Runtime()), Runtime(), deep=True).plan()
         assert not plan
-        assert not plan.unsolved
+        texts = [finding.text for finding in plan.unsolved]
+        assert [text for text in texts if not re.search(refusal(form), text) or "backup" in text] == []
 
 
 async def test_groups_that_cannot_be_read_are_refused(folder: Path) -> None:

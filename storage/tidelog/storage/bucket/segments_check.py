@@ -8,17 +8,16 @@ missing, or exists and is not named, the newest manifest is read again before an
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Report, Severity, error, unreadable, warning
 from tidelog.storage.bucket.listing import SegmentPage, is_there
 from tidelog.storage.bucket.segment_reading import check_segment, ends_of, size_text
 from tidelog.storage.bucket.shard_look import ShardLook, TopicLook
 from tidelog.storage.bucket.topic_rules import topic_faults
-from tidelog.storage.bucket.wal_check import Stretch, WalContent
+from tidelog.storage.bucket.wal_check import TopicWal
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import WeightedSemaphore, in_order
-from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.shard_values import EMPTY, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectInfo, ObjectStore
@@ -35,7 +34,7 @@ class SegmentsCheck:
         store: ObjectStore,
         look: ShardLook,
         place: SegmentPlace,
-        wal: WalContent,
+        wal: TopicWal,
         report: Report,
         *,
         deep: bool,
@@ -147,7 +146,7 @@ class SegmentsCheck:
             return None
         orphan = Finding(Severity.ORPHAN, info.key, "is a segment that no manifest names", info.size)
         try:
-            beyond = await records_beyond(self._store, info.key, self._place.topic_id, found.state, self._wal.stretches)
+            beyond = await records_beyond(self._store, info.key, found.state, self._wal)
         except UNREADABLE as fault:
             text = f"is a segment that no manifest names, and cannot be read: {fault}"
             await self._report(warning(info.key, text, info.size))
@@ -160,17 +159,17 @@ class SegmentsCheck:
         return None
 
     def _wal_findings(self, state: TopicState) -> Iterable[Finding]:
-        of_shard = [(place, found) for place, found in self._wal.stretches.items() if found.shard == self._place.shard]
-        for place, stretch in of_shard:
-            cold_end = state.partition(place.partition).cold_end
-            if stretch.base_offset > cold_end:
-                where = f"has the archive of {self._place.topic}-{place.partition} end at offset {cold_end}"
+        for number, stretch in self._wal.stretches.items():
+            cold_end = state.partition(number).cold_end
+            if stretch.shard == self._place.shard and stretch.base_offset > cold_end:
+                where = f"has the archive of {self._place.topic}-{number} end at offset {cold_end}"
                 text = f"{where}, the WAL begins at {stretch.base_offset} in {stretch.key} (inv. 5)"
                 yield error(self._look.key, f"{text}: the floor passed records that no segment has")
-        for place, below in self._wal.below.items():
-            cold_end = state.partition(place.partition).cold_end
-            if below.shard == self._place.shard and below.next_offset > cold_end and place not in self._wal.stretches:
-                where = f"{self._place.topic}-{place.partition}, whose archive ends at {cold_end}"
+        for number, below in self._wal.below.items():
+            cold_end = state.partition(number).cold_end
+            here = below.shard == self._place.shard and number not in self._wal.stretches
+            if here and below.next_offset > cold_end:
+                where = f"{self._place.topic}-{number}, whose archive ends at {cold_end}"
                 text = f"lies below the floor and holds offsets up to {below.next_offset - 1} of {where}"
                 yield warning(below.key, f"{text}: it was never committed, or the floor moved too early (inv. 6)")
 
@@ -188,20 +187,14 @@ class SegmentsCheck:
         )
 
 
-async def records_beyond(
-    store: ObjectStore,
-    key: str,
-    topic_id: str,
-    state: TopicState | None,
-    stretches: Mapping[TopicPartition, Stretch] | None = None,
-) -> bool:
-    """Whether the segment or list `key` holds records beyond the end of a partition in the manifest and in the WAL, or
-    without `stretches` in the manifest alone. Raises `Corrupt`, `NewerFormat`, `NotFound`.
+async def records_beyond(store: ObjectStore, key: str, state: TopicState | None, wal: TopicWal | None = None) -> bool:
+    """Whether the segment or list `key` holds records beyond the end of a partition, by the manifest and by `wal`.
+    Raises `Corrupt`, `NewerFormat`, `NotFound`.
 
     A crash leaves no orphan with records beyond both, because uploaded records stay in the WAL until a manifest names
     them: then the manifest that named it is lost, unless the WAL has grown meanwhile."""
     for number, end in (await ends_of(store, key)).items():
-        stretch = (stretches or {}).get(TopicPartition(topic_id, number))
+        stretch = wal.stretches.get(number) if wal else None
         if end > max((state.partition(number) if state else EMPTY).cold_end, stretch.next_offset if stretch else 0):
             return True
     return False

@@ -169,7 +169,7 @@ class OrphanSearch:
         async def is_beyond(upload: Upload) -> bool | Finding | None:
             """None if it was deleted since it was listed."""
             try:
-                return await records_beyond(self._store, upload.info.key, upload.place.topic_id, topic.state)
+                return await records_beyond(self._store, upload.info.key, topic.state)
             except NotFound:
                 return None
             except UNREADABLE as fault:

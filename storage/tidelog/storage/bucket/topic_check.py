@@ -7,7 +7,7 @@ faults of such objects do not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Report, Seen, Severity, error, warning
@@ -42,13 +42,14 @@ class TopicCheck:
 
         return filtered
 
-    async def close(self, state: WalkState, wal: Mapping[TopicPartition, Stretch], report: Report) -> None:
+    async def close(self, state: WalkState, report: Report) -> None:
         """Report the findings that need the whole walk."""
         await self._judge(state.suspects, report)
-        view = await self._view({place.topic_id for place in wal} | state.seen.keys())
-        for place, stretch in wal.items():
-            for finding in _wal_findings(place, stretch, view, met=place in state.met):
-                await report(finding)
+        view = await self._view(state.wal.keys() | state.seen.keys())
+        for topic_id, wal in state.wal.items():
+            for number, stretch in wal.stretches.items():
+                for finding in _wal_findings(TopicPartition(topic_id, number), stretch, view):
+                    await report(finding)
         if view is not None:
             for topic_id, names in state.seen.items():
                 for name, partition in names.items():
@@ -79,7 +80,7 @@ class TopicCheck:
                 if topic and topic.segment(key):
                     continue
                 state = topic.state if topic else None
-                beyond = await records_beyond(self._store, key, place.topic_id, state, wal.stretches)
+                beyond = await records_beyond(self._store, key, state, wal.get(place.topic_id))
             except (*UNREADABLE, NotFound):
                 continue  # reported already; or deleted, so it was no orphan
             if beyond and not await self._is_deleted(place.topic_id):
@@ -96,14 +97,14 @@ async def _ignore(_seen: Seen) -> None:
     """The report of a second walk, whose findings are known already."""
 
 
-def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | None, *, met: bool) -> Iterator[Finding]:
-    """The findings about a partition's records in the WAL. `met`: it was compared with a manifest. A partition that no
-    manifest has must begin at offset 0, unless its topic was deleted."""
+def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | None) -> Iterator[Finding]:
+    """The findings about a partition's records in the WAL. A partition that no manifest has must begin at offset 0,
+    unless its topic was deleted."""
     if view is not None and view.is_deleted(place.topic_id):
         return
     topic = view.topics.get(place.topic_id) if view is not None else None
     begins = f"begins at offset {stretch.base_offset} of {place.topic_id}/{place.partition}, which no manifest has"
-    late = stretch.base_offset > 0 and not met
+    late = stretch.base_offset > 0 and not stretch.met
     if topic is None:
         if late:
             yield warning(stretch.key, f"{begins}: its topic was deleted, or its manifests are lost")

@@ -21,7 +21,7 @@ content of the write-ahead logs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 from tidelog.storage.bucket.copy import decode_copy_mark
@@ -44,7 +44,7 @@ from tidelog.storage.bucket.shard_look import ShardLooks
 from tidelog.storage.bucket.topic_check import TopicCheck
 from tidelog.storage.bucket.topic_walk import TopicWalk
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, WalContent, check_wals
+from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, TopicWal, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import WeightedSemaphore
 from tidelog.storage.layout import (
@@ -97,8 +97,6 @@ class BucketVerification:
         self._requests = WeightedSemaphore(min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once)
         self.state = state or WalkState(store.url, deep)
         self._known = set(self.state.findings)
-        self._wal = self.state.wal
-        self._wal_of: Mapping[str, WalContent] = {}
 
     @property
     def summary(self) -> Summary:
@@ -126,14 +124,12 @@ class BucketVerification:
     async def _walk(self) -> None:
         if not self.state.wal_done:
             await check_top_level(self._store, self._report)
-            self._wal = await check_wals(
-                self._store, self._runtime, self._report, deep=self._deep, at_once=self._at_once
-            )
-            self.state.finish_wal(self._wal)
-        self._wal_of = self._wal.by_topic()
+            at_once = self._at_once
+            wal = await check_wals(self._store, self._runtime, self._report, deep=self._deep, at_once=at_once)
+            self.state.wal, self.state.wal_done = wal, True
         await self._check_manifests()
         await self._check_segments()
-        await self._topics.close(self.state, self._wal.stretches, self._report)
+        await self._topics.close(self.state, self._report)
         for check in self._journals:
             async for seen in check():
                 await self._report(seen)
@@ -149,7 +145,7 @@ class BucketVerification:
         self._on_looked()
 
     async def _check_manifests(self) -> None:
-        shards = {stretch.shard for stretch in self._wal.stretches.values()}
+        shards = {stretch.shard for topic in self.state.wal.values() for stretch in topic.stretches.values()}
         try:
             shards.update(await shards_in(self._store))
         except Corrupt as fault:
@@ -165,7 +161,8 @@ class BucketVerification:
                 await ManifestCheck(self._store, look, self._report, deep=self._deep).run()
                 self.state.shards.add(shard)
             if look.manifest is None:  # reported; the records in its log are no further fault
-                self.state.met |= {place for place, found in self._wal.stretches.items() if found.shard == shard}
+                for topic in self.state.wal.values():
+                    topic.meet(shard)
 
     async def _check_segments(self) -> None:
         walk = TopicWalk(self._looks, self._begin, _check_page, self._stranger)
@@ -177,14 +174,14 @@ class BucketVerification:
                     self.state.after = page.end
 
     async def _begin(self, place: SegmentPlace) -> SegmentsCheck:
-        wal, look = self._wal_of.get(place.topic_id) or WalContent(), self._looks(place.shard)
+        wal, look = self.state.wal.get(place.topic_id) or TopicWal(), self._looks(place.shard)
         report = self._topics.unless_deleted(place.topic_id, self._report)
         check = SegmentsCheck(self._store, look, place, wal, report, deep=self._deep, requests=self._requests)
         await check.begin()
         state = check.topic.state if check.topic else None
         self.state.see(place, max(state.all_partitions if state else {}, default=-1))
         if check.topic is None or state:
-            self.state.met |= {each for each, stretch in wal.stretches.items() if stretch.shard == place.shard}
+            wal.meet(place.shard)
         return check
 
     async def _stranger(self, info: ObjectInfo) -> list[Finding]:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tidelog.storage.bucket.finding import Finding, Summary
-from tidelog.storage.bucket.wal_check import Stretch, WalContent
+from tidelog.storage.bucket.wal_check import WalContent
 from tidelog.storage.errors import Corrupt, Invalid
-from tidelog.storage.layout import TopicPartition
 from tidelog.storage.segments.topic_segment import SegmentPlace
 
 STATE_FORMAT_VERSION = 3
@@ -32,30 +31,19 @@ class Suspicion:
 @dataclass
 class WalkState:
     """`shards`: those whose manifest was checked. `after`: the segments up to this key were checked, "" for none.
-    `seen` maps topic ids to names (two names of one id are a fault) and their highest partition, -1 for none. `met` are
-    the partitions of the write-ahead logs that were compared with a manifest, or whose manifest or list is damaged."""
+    `seen` maps topic ids to names (two names of one id are a fault) and their highest partition, -1 for none."""
 
     store: str
     deep: bool
     wal_done: bool = False
-    stretches: list[tuple[TopicPartition, Stretch]] = field(default_factory=list)
-    below: list[tuple[TopicPartition, Stretch]] = field(default_factory=list)
+    wal: WalContent = field(default_factory=dict)
     shards: set[int] = field(default_factory=set)
     after: str = ""
     seen: dict[str, dict[str, int]] = field(default_factory=dict)
-    met: set[TopicPartition] = field(default_factory=set)
     suspects: list[Suspicion] = field(default_factory=list)
     summary: Summary = field(default_factory=Summary)
     findings: list[Finding] = field(default_factory=list)
     format_version: int = STATE_FORMAT_VERSION
-
-    @property
-    def wal(self) -> WalContent:
-        return WalContent(dict(self.stretches), dict(self.below))
-
-    def finish_wal(self, content: WalContent) -> None:
-        self.stretches, self.below = list(content.stretches.items()), list(content.below.items())
-        self.wal_done = True
 
     def see(self, place: SegmentPlace, highest: int) -> None:
         """Note that the topic has objects or a manifest in the shard, and partitions up to `highest`."""

@@ -1,7 +1,7 @@
 """Checks the write-ahead logs of a bucket.
 
 `check_wals` checks all logs, `WalCheck` one of them: entries from the floor on have no gap, epochs never decrease (inv.
-3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both return
+3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both tell
 which offsets of each partition the logs hold, for the check of the manifests. If the manifest that has the floor cannot
 be read, which its own check reports, the log is checked from its first entry on.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tidelog.storage.bucket.finding import (
@@ -29,7 +28,7 @@ from tidelog.storage.bucket.finding import (
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import WAL_PREFIX, TopicPartition
+from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.object_store import ObjectStore, list_all
@@ -43,53 +42,51 @@ DEEP_AT_ONCE_MAX = 4
 """Whole entries in memory at a time."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stretch:
-    """Offsets ``[base_offset, next_offset)`` of a partition in the WAL of `shard`. Entry `key` holds the first one."""
+    """Offsets ``[base_offset, next_offset)`` of a partition in the WAL of `shard`. Entry `key` holds the first one.
+    `met`: they were compared with a manifest, or its manifest or list is damaged."""
 
     key: str
     base_offset: int
     next_offset: int
     shard: int = 0
+    met: bool = False
 
 
 @dataclass
-class WalContent:
-    """The offsets of each partition in the logs: `stretches` from the floor on, `below` in entries that wait for their
-    deletion."""
+class TopicWal:
+    """The offsets of each partition of a topic in the logs: `stretches` from the floor on, `below` in entries that wait
+    for their deletion."""
 
-    stretches: dict[TopicPartition, Stretch] = field(default_factory=dict)
-    below: dict[TopicPartition, Stretch] = field(default_factory=dict)
+    stretches: dict[int, Stretch] = field(default_factory=dict)
+    below: dict[int, Stretch] = field(default_factory=dict)
 
-    def by_topic(self) -> dict[str, WalContent]:
-        """The same for each topic by itself."""
-        topics: dict[str, WalContent] = defaultdict(WalContent)
-        for place, stretch in self.stretches.items():
-            topics[place.topic_id].stretches[place] = stretch
-        for place, stretch in self.below.items():
-            topics[place.topic_id].below[place] = stretch
-        return topics
+    def meet(self, shard: int) -> None:
+        """Note that its stretches in `shard` are `met`."""
+        for stretch in self.stretches.values():
+            stretch.met |= stretch.shard == shard
+
+
+WalContent = dict[str, TopicWal]
+"""The content of the logs by topic id."""
 
 
 async def check_wals(
     store: ObjectStore, runtime: Runtime, report: Report, *, deep: bool = False, at_once: int = 16
 ) -> WalContent:
     """Check all write-ahead logs. Raises `Unavailable`."""
-    shards, content = set(), WalContent()
+    shards: set[int] = set()
     async for info in list_all(store, WAL_PREFIX):
         shard = shard_of(info.key)
         if shard is None:
             await report(stranger(info.key, info.size))
         else:
             shards.add(shard)
+    content: WalContent = {}
     for shard in sorted(shards):
         wal = Wal(store, shard, ParquetWalCodec(), ShardLog(store, shard, runtime, lists_bytes=0))
-        found = await WalCheck(wal, IndexCheck(store, shard, report), report, deep=deep, at_once=at_once).run()
-        for place in found.stretches.keys() & content.stretches.keys():
-            text = f"holds {place.topic_id}/{place.partition}, which lives in another shard"
-            await report(error(found.stretches[place].key, text))
-        content.stretches.update(found.stretches)
-        content.below.update(found.below)
+        await WalCheck(wal, IndexCheck(store, shard, report), content, report, deep=deep, at_once=at_once).run()
     return content
 
 
@@ -114,9 +111,11 @@ async def read_header(wal: Wal, number: int, *, whole: bool) -> Answer:
 
 
 class WalCheck:
-    """One run over `wal`."""
+    """One run over `wal`, whose content is added to `content`."""
 
-    def __init__(self, wal: Wal, index: IndexCheck, report: Report, *, deep: bool, at_once: int) -> None:
+    def __init__(
+        self, wal: Wal, index: IndexCheck, content: WalContent, report: Report, *, deep: bool, at_once: int
+    ) -> None:
         self._wal = wal
         self._index = index
         self._report = report
@@ -124,9 +123,9 @@ class WalCheck:
         self._at_once = min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once
         self._floor = BEGINNING
         self._epoch = 0
-        self._content = WalContent()
+        self._content = content
 
-    async def run(self) -> WalContent:
+    async def run(self) -> None:
         """Raises `Unavailable`."""
         expected = await self._begin()
         async for entry, answer in in_order(self._wal.entries(), self._read, at_once=self._at_once):
@@ -142,7 +141,6 @@ class WalCheck:
             await self._check_entry(entry, answer)
             await self._report(Looked(entry.size_bytes))
         await self._index.check_rest(self._floor.number, expected or 0, self._is_missing)
-        return self._content
 
     async def _begin(self) -> int | None:
         """The number of the first entry that must exist; None if the floor cannot be read."""
@@ -194,23 +192,27 @@ class WalCheck:
         return []
 
     def _span_faults(self, key: str, header: WalHeader) -> list[str]:
-        texts = []
-        stretches, shard = self._content.stretches, self._wal.shard
+        texts, shard = [], self._wal.shard
         for span in header.spans:
-            before = stretches.get(span.topic_partition)
+            topic_id, number = span.topic_partition.topic_id, span.topic_partition.partition
+            stretches = self._content.setdefault(topic_id, TopicWal()).stretches
+            before = stretches.get(number)
+            if before and before.shard != shard:
+                texts.append(f"holds {topic_id}/{number}, which lives in another shard")
+                before = None
             if before and before.next_offset != span.base_offset:
-                place = f"{span.topic_partition.topic_id}/{span.topic_partition.partition}"
-                texts.append(f"holds offset {span.base_offset} of {place} after {before.next_offset - 1} (inv. 4)")
+                text = f"holds offset {span.base_offset} of {topic_id}/{number} after {before.next_offset - 1} (inv. 4)"
+                texts.append(text)
             first = before or Stretch(key, span.base_offset, span.base_offset, shard)
-            stretches[span.topic_partition] = Stretch(first.key, first.base_offset, span.next_offset, shard)
+            stretches[number] = Stretch(first.key, first.base_offset, span.next_offset, shard)
         return texts
 
     def _note_below(self, answer: Answer) -> None:
         if not isinstance(answer, WalHeader):
             return  # it is garbage; whether it is damaged or deleted by now does not matter
-        below, shard = self._content.below, self._wal.shard
         for span in answer.spans:
-            before = below.get(span.topic_partition)
+            topic_id, number = span.topic_partition.topic_id, span.topic_partition.partition
+            below = self._content.setdefault(topic_id, TopicWal()).below
+            before = below.get(number)
             if before is None or span.next_offset > before.next_offset:
-                key = self._wal.key(answer.seq)
-                below[span.topic_partition] = Stretch(key, span.base_offset, span.next_offset, shard)
+                below[number] = Stretch(self._wal.key(answer.seq), span.base_offset, span.next_offset, self._wal.shard)
