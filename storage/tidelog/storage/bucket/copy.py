@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from tidelog.storage.bucket.copy_groups import GroupsCopy
+from tidelog.storage.bucket.copy_groups import copy_groups
 from tidelog.storage.bucket.copy_shard import Cut, ShardCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.bucket.finding import error
@@ -41,13 +41,11 @@ from tidelog.storage.layout import (
     COPY_KEY,
     META_PREFIX,
     manifests_prefix,
-    number_of,
     topic_prefix,
     wal_prefix,
     wal_suffix,
 )
 from tidelog.storage.object_log import ObjectLog
-from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
@@ -120,7 +118,7 @@ class BucketCopy:
         await self._bulk()
         mark = replace(mark, source=self._source.url, cluster_id=self._cluster_id, whole=False)
         await self._write_mark(mark)
-        await GroupsCopy(self._transfer).run()
+        await copy_groups(self._transfer)
         cuts = {}
         for shard in await self._shards():
             cuts[shard] = await self._copied(shard).cut()
@@ -212,9 +210,8 @@ class BucketCopy:
 
     async def _copy_journal(self) -> int:
         """Copy every entry; returns their number."""
-        listed = [info async for info in list_all(self._source, META_PREFIX)]
-        entries = [info for info in listed if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is not None]
-        await self._transfer.append(META_PREFIX, entries, "journal")
+        entries = await self._transfer.entries(META_PREFIX, JOURNAL_SUFFIX)
+        await self._transfer.append(META_PREFIX, list(entries.values()), "journal")
         return len(entries)
 
 

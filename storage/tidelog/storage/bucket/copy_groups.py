@@ -7,53 +7,36 @@ snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
 from tidelog.storage.bucket.finding import error
 from tidelog.storage.bucket.listing import group_journals
 from tidelog.storage.errors import NotFound
-from tidelog.storage.layout import group_snapshots_prefix, groups_prefix, number_of
-from tidelog.storage.object_store import ObjectInfo, list_all
+from tidelog.storage.layout import group_snapshots_prefix, groups_prefix
 
 SUFFIX = ".json"
 TRIES_MAX = 5
 
 
-class GroupsCopy:
-    """One copy of all journals of groups."""
-
-    def __init__(self, transfer: Transfer) -> None:
-        self._transfer = transfer
-
-    async def run(self) -> None:
-        """Raises `Conflict` if the target has other entries, `Unavailable`; a journal that is compacted all the while
-        is noted as damaged."""
-        async for name in group_journals(self._transfer.source):
-            await self._copy_patiently(name)
-
-    async def _copy_patiently(self, name: str) -> None:
+async def copy_groups(transfer: Transfer) -> None:
+    """Copy all journals of groups. Raises `Conflict` if the target has other entries, `Unavailable`; a journal that is
+    compacted all the while is noted as damaged."""
+    async for name in group_journals(transfer.source):
         for _ in range(TRIES_MAX):
             try:
-                await self._copy(name)
-                return
+                await _copy(transfer, name)
+                break
             except (NotFound, Changed):
                 continue
-        self._transfer.note_damage(error(groups_prefix(name), "changes faster than it can be copied: copy again"))
+        else:
+            transfer.note_damage(error(groups_prefix(name), "changes faster than it can be copied: copy again"))
 
-    async def _copy(self, name: str) -> None:
-        snapshots, entries = group_snapshots_prefix(name), groups_prefix(name)
-        newest = (await self._numbered(snapshots))[-1:]
-        start = number_of(newest[0].key, snapshots, SUFFIX) if newest else 0
-        assert start is not None, "its key is numbered"
-        counted = [
-            info for info in await self._numbered(entries) if (number_of(info.key, entries, SUFFIX) or 0) >= start
-        ]
-        await self._transfer.append(snapshots, newest, "journal of groups")
-        await self._transfer.append(entries, counted, "journal of groups")
-        kept = {info.key for info in (*newest, *counted)}
-        await self._transfer.delete([key for key in await self._transfer.sizes(entries) if key not in kept])
 
-    async def _numbered(self, prefix: str) -> Sequence[ObjectInfo]:
-        listed = [info async for info in list_all(self._transfer.source, f"{prefix}0")]
-        return [info for info in listed if number_of(info.key, prefix, SUFFIX) is not None]
+async def _copy(transfer: Transfer, name: str) -> None:
+    snapshots, entries = group_snapshots_prefix(name), groups_prefix(name)
+    newest = list((await transfer.entries(snapshots, SUFFIX)).items())[-1:]
+    counted = await transfer.entries(entries, SUFFIX, newest[0][0] if newest else 0)
+    copied = [info for _, info in newest], list(counted.values())
+    await transfer.append(snapshots, copied[0], "journal of groups")
+    await transfer.append(entries, copied[1], "journal of groups")
+    kept = {info.key for infos in copied for info in infos}
+    await transfer.delete([key for key in await transfer.sizes(entries) if key not in kept])

@@ -33,7 +33,6 @@ from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import (
     lists_prefix,
     manifests_prefix,
-    number_of,
     shard_history_prefix,
     shard_segment_prefix,
     wal_prefix,
@@ -48,7 +47,6 @@ from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 CUTS_MAX = 8
 TOPICS_AT_ONCE = 8
-VERSION_SUFFIX = ".json"
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class ShardCopy:
         manifest = await self._log.latest()
         floor = manifest.floor.number
         named = await self._copy_named(manifest)
-        entries = await self._listed(floor)
+        entries = await self._transfer.entries(wal_prefix(self._shard), wal_suffix(), floor)
         moved = (await self._log.latest()).floor.number > floor
         if list(entries) != list(range(floor, floor + len(entries))):
             if moved:  # a deletion in progress leaves a gap at the beginning of the listing
@@ -185,13 +183,6 @@ class ShardCopy:
     def _segments_prefix(self, manifest: ShardManifest, topic_id: str) -> str:
         return shard_segment_prefix(manifest.topics[topic_id].name, topic_id, self._shard)
 
-    async def _listed(self, floor: int) -> Mapping[int, ObjectInfo]:
-        """The entries from `floor` on, by number, ascending."""
-        prefix = wal_prefix(self._shard)
-        listed = list_all(self._transfer.source, f"{prefix}0", start_after=self._wal.log.before(floor))
-        numbered = [(number_of(info.key, prefix, wal_suffix()), info) async for info in listed]
-        return {number: info for number, info in numbered if number is not None}
-
     def _name_lost(self, entries: Mapping[int, ObjectInfo], floor: int) -> None:
         expected = floor
         for number in entries:
@@ -217,9 +208,8 @@ class ShardCopy:
     async def _publish(self, manifest: ShardManifest) -> set[str]:
         """Copy the versions up to `manifest`, and the history; returns their keys."""
         prefix = manifests_prefix(self._shard)
-        listed = [info async for info in list_all(self._transfer.source, f"{prefix}0")]
-        numbered = [(number_of(info.key, prefix, VERSION_SUFFIX), info) for info in listed]
-        versions = [info for number, info in numbered if number is not None and number <= manifest.version]
+        listed = await self._transfer.entries(prefix, ".json")
+        versions = [info for number, info in listed.items() if number <= manifest.version]
         # After the versions were listed: one that is collected later is in a block already.
         blocks = [info async for info in list_all(self._transfer.source, shard_history_prefix(self._shard))]
         present = await self._transfer.sizes(shard_history_prefix(self._shard))

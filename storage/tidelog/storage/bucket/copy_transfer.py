@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from tidelog.storage.bucket.finding import Finding, error
 from tidelog.storage.errors import Conflict
 from tidelog.storage.in_flight import WeightedSemaphore
+from tidelog.storage.layout import number_of
+from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 
 AT_ONCE = 16
@@ -61,6 +63,13 @@ class Transfer:
     async def sizes(self, prefix: str) -> Mapping[str, int]:
         """The objects of the target under `prefix`, with their sizes in bytes."""
         return {info.key: info.size async for info in list_all(self.target, prefix)}
+
+    async def entries(self, prefix: str, suffix: str, first: int = 0) -> Mapping[int, ObjectInfo]:
+        """The entries from number `first` on of the object log under `prefix` of the source, ascending."""
+        start_after = ObjectLog(self.source, prefix, suffix).before(first)
+        listed = list_all(self.source, f"{prefix}0", start_after=start_after)
+        numbered = [(number_of(info.key, prefix, suffix), info) async for info in listed]
+        return {number: info for number, info in numbered if number is not None}
 
     async def copy(self, key: str, size_bytes: int, *, version: str | None = None, sha256: str | None = None) -> None:
         """Copy an object that the target lacks. Raises `NotFound`; `Changed` if its version is not `version`;

@@ -39,9 +39,8 @@ from tidelog.storage.segments.topic_segment import (
     order_fault,
     sha256_of,
 )
+from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
-FINAL_LEVEL = 2
-"""Of a segment with an index of pages, which is not merged again."""
 SCAN_BYTES = 16 * 1024 * 1024
 """About this many stored bytes of row groups are read and decoded together."""
 TAIL_BYTES = 64 * 1024
@@ -184,7 +183,7 @@ def _segment_of(place: SegmentPlace, info: ObjectInfo, data: bytes) -> TopicSegm
     if fault := order_fault(spans, records):
         raise Corrupt(info.key, fault)
     times = min_timestamp_ms(footer.row_groups), max_timestamp_ms(footer.row_groups)
-    level = 0 if footer.index_crc32 is None else FINAL_LEVEL
+    level = 0 if footer.index_crc32 is None else FINAL_LEVEL  # with an index of pages, it is not merged again
     return TopicSegment(info.key, 0, level, len(data), sha256_of(data), *times, info.modified_ms, tuple(spans))
 
 

@@ -17,9 +17,8 @@ from tidelog.storage.manifests.losses import losses_fault, lost_between, past_lo
 from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
-LEVEL_MAX = 2
-"""How often a record may be written again (write amplification 3)."""
 FAULTS_MAX = 100
 """Of one kind and topic; the first ones tell enough."""
 
@@ -47,8 +46,8 @@ def _segment_faults(topic: TopicState) -> Iterator[Fault]:
     columns = topic.segments.columns
     if len(columns.position) < len(columns):
         yield Fault(None, f"lists {len(columns) - len(columns.position)} segments twice")
-    for at in _first(columns.level > LEVEL_MAX):
-        yield Fault(columns.keys[at], f"is of level {columns.level[at]}; the highest is {LEVEL_MAX}")
+    for at in _first(columns.level > FINAL_LEVEL):
+        yield Fault(columns.keys[at], f"is of level {columns.level[at]}; the highest is {FINAL_LEVEL}")
     for at in _first(columns.run >= topic.next_run):
         yield Fault(columns.keys[at], f"is of run {columns.run[at]}, and the next run is {topic.next_run}")
     same = columns.segment_of_span[1:] == columns.segment_of_span[:-1]

@@ -135,13 +135,13 @@ class BucketVerification:
                 await self._report(seen)
 
     async def _report(self, seen: Seen) -> None:
+        if isinstance(seen, Finding) and seen in self._known:
+            return
+        self.state.summary = self.state.summary.after(seen)
         if isinstance(seen, Finding):
-            if seen in self._known:
-                return
             if len(self.state.findings) < FINDINGS_MAX:
                 self.state.findings.append(seen)
             await self._pending.put(seen)
-        self.state.summary = self.state.summary.after(seen)
         self._on_looked()
 
     async def _check_manifests(self) -> None:
