@@ -83,7 +83,7 @@ def test_a_walk_that_ended_leaves_no_file_and_one_of_another_bucket_is_refused(b
     file = tmp_path / "walk.json"
     assert ended("verify", "--resume", str(file), "--store", f"file:{bucket}")[0] == 0
     assert not file.exists()
-    file.write_text('{"format_version":2,"store":"s3://other","deep":false}')
+    file.write_text('{"format_version":3,"store":"s3://other","deep":false}')
     code, _, told = ended("verify", "--resume", str(file), "--store", f"file:{bucket}")
     assert (code, "s3://other" in told) == (2, True)
     assert file.exists()

@@ -11,10 +11,11 @@ from tests.storage.broken_bucket import Bucket, bucket_of_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.sweep_scenes import NO_GRACE, sweep_of
 
-from tidelog.storage.bucket import repair_survey, sweep_report, verify
-from tidelog.storage.bucket.finding import Finding, Severity
+from tidelog.storage.bucket import repair_survey, sweep_report
+from tidelog.storage.bucket.finding import Finding, Seen, Severity
+from tidelog.storage.bucket.manifest_check import ManifestCheck
 from tidelog.storage.bucket.repair import BucketRepair
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.shard_look import ShardLook
 from tidelog.storage.layout import history_key, manifests_prefix, shard_history_prefix
 from tidelog.storage.manifests import shard_history
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo
@@ -42,31 +43,28 @@ class Crowded(WrappingObjectStore):
         return page
 
 
-async def peak_bytes(bucket: Bucket, stem: str, count: int) -> tuple[int, Counter[Severity]]:
-    """The greatest memory of a verification, beyond that before it, and what it found."""
-    found: Counter[Severity] = Counter()
+async def peak_bytes(bucket: Bucket, stem: str, count: int) -> int:
+    """The greatest memory of a check of the manifest, beyond that before it, with `count` foreign objects."""
+    found: Counter[str] = Counter()
+
+    async def report(seen: Seen) -> None:
+        found[seen.severity.value if isinstance(seen, Finding) else "looked"] += 1
+
+    store = Crowded(bucket.store, f"{manifests_prefix(0)}{stem}", count)
     tracemalloc.start()
     try:
-        verification = BucketVerification(Crowded(bucket.store, stem, count), topics=bucket.topics)
-        async for finding in verification.findings():
-            found[finding.severity] += 1
-        return tracemalloc.get_traced_memory()[1], found
+        await ManifestCheck(store, ShardLook(store, 0, Runtime()), report, deep=False).run()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        assert found == {"warning": count, "looked": 2}
 
 
 @pytest.mark.parametrize("stem", ["zz/", "lists/notes-of-mine", f"zz-{0:020d}-"])
-async def test_foreign_objects_among_manifests_are_named_and_not_kept(
-    stem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verify, "FINDINGS_MAX", 100)
+async def test_foreign_objects_among_manifests_are_named_and_not_kept(stem: str) -> None:
     bucket = await bucket_of_scene()
-    await peak_bytes(bucket, f"{manifests_prefix(0)}{stem}", 10)
-    few, found = await peak_bytes(bucket, f"{manifests_prefix(0)}{stem}", 2_000)
-    assert found == {Severity.WARNING: 2_000}
-    many, found = await peak_bytes(bucket, f"{manifests_prefix(0)}{stem}", 12_000)
-    assert found == {Severity.WARNING: 12_000}
-    assert many < few + 500_000
+    few = await peak_bytes(bucket, stem, 2_000)
+    assert await peak_bytes(bucket, stem, 6_000) < few + 300_000
 
 
 async def only(bucket: Bucket) -> Finding:

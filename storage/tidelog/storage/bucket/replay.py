@@ -95,7 +95,7 @@ async def _after_gap(log: ShardLog, blocks: Sequence[Versions], missing: int, la
     """The first version after `missing` that is stored or in a block; beyond `last` if there is none."""
     later = [first for first, _ in blocks if first > missing]
     async for version in log.versions(missing + 1):
-        return min(version, *later)
+        return min([version, *later])
     return min(later, default=last + 1)
 
 
@@ -150,7 +150,7 @@ class Replay:
             self.head, self.is_whole = None, False
             return unreadable(found)
         step = found.step
-        text = self._fault(step, self.head or found.previous_head)
+        text = self._fault(found)
         self.version, self.head = step.version, step.head
         for topic_id, changed in step.recorded.topics.items():
             if self._wanted is None or topic_id in self._wanted:
@@ -182,8 +182,9 @@ class Replay:
         text = f"lacks {lacks} segments of its history, and lists {more} that are not in it"
         return error(key, f"{text}: the segments of {name} were altered")
 
-    def _fault(self, step: Step, before: str) -> str | None:
-        if head_after(before, self._shard, step) != step.head:
+    def _fault(self, link: Link) -> str | None:
+        step, before = link.step, link.previous_head
+        if before != (self.head or before) or head_after(before, self._shard, step) != step.head:
             return f"version {step.version} does not hash to its head, or does not follow the version before it"
         noted = self._earlier.get(step.version, step.head)
         if noted != step.head:
