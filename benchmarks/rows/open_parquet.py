@@ -1,75 +1,143 @@
-"""How many bytes DuckDB, pandas and plain Spark read from segments in MinIO to get the same rows as from a broker.
+"""How many bytes DuckDB, plain Spark and pandas read from MinIO to get 1 % of the offsets of one partition, in a topic
+of 1,000 partitions.
 
-The broker archives the records; `tidelog compactor --once` merges them to full segments. Each reader then filters a
-thousand records, once by offset and once by timestamp. The figure is the worse of both, including headers.
+The records of each request go to all partitions in turn, so all partitions are small and share row groups. Each reader
+filters twice: in the segments as the archiver writes them (level 0), and after `tidelog compactor --once` has merged
+them to final ones. A proxy counts the bytes that it receives, headers included.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import httpx
+import pyarrow as pa
+import pyarrow.ipc
 from infra.components import component
 
 from benchmarks import minio
 from benchmarks.bench import Bench
+from benchmarks.loads.prebuilt import ARROW
 from benchmarks.measure import Goal, Row, Side, not_run
 from benchmarks.minio import Minio
-from benchmarks.processes import run, run_module
-from benchmarks.rows.cold_read import wait_until_cold
-from benchmarks.rows.produce import prebuilt
+from benchmarks.payloads import SEED
+from benchmarks.processes import Failed, run, run_module
 from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
-RECORDS = 12_000_000
+RECORDS = 6_000_000
+PARTITIONS = 1_000
+REQUEST_RECORDS = 20_000
 PREFIX = "open"
+SETTINGS = {"archiver.interval.ms": 5_000, "archiver.upkeep": "false"}
+ARCHIVED_S_MAX = 300.0
 GOAL = Goal("5 % of the bytes of the segments", 0.05, at_least=False)
 READERS = {
     "duckdb": "DuckDB, read_parquet by httpfs",
-    "pandas": "pandas.read_parquet with filters",
     "spark": "spark.read.parquet by s3a, default settings",
+    "pandas": "pandas.read_parquet with filters",
 }
+STATES = {"archived": "as the archiver writes them", "merged": "after merging"}
 
 
 def rows(bench: Bench) -> list[Row]:
-    """One row for each reader."""
+    """One row for each reader and state of the segments."""
     if why := minio.missing():
-        return [not_run(_name(reader), _what(reader), GOAL, why) for reader in READERS]
-    server = Minio(bench.children, bench.fresh_folder("open-parquet"))
-    store = f"s3://{minio.BUCKET}/{PREFIX}"
-    broker = TidelogBroker(bench.children, store, {"archiver.interval.ms": 500, "archiver.upkeep": "false"}, server.env)
-    broker.create_topic("t", configs={"segment.ms": 1})
-    records = bench.scaled(RECORDS)
-    prebuilt(bench, broker, "events", 2_500, records, "t")
-    wait_until_cold(broker, "t", records)
-    run([sys.executable, "-c", SERVE, "compactor", "--store", store, "--once"], server.env)
-    found = [_read(reader, broker, server) for reader in READERS]
-    broker.stop()
-    server.stop()
+        return [
+            not_run(_name(reader, state), _what(reader, state), GOAL, why) for state in STATES for reader in READERS
+        ]
+    topic = _Topic.produced(bench)
+    found = [topic.read_by(reader, "archived") for reader in READERS]
+    topic.merge()
+    found += [topic.read_by(reader, "merged") for reader in READERS]
+    topic.stop()
     return found
 
 
-def _read(reader: str, broker: TidelogBroker, server: Minio) -> Row:
-    if reader == "spark" and component("spark-s3").find() is None:
-        return not_run(_name(reader), _what(reader), GOAL, component("spark-s3").how)
-    arguments = ("--broker", broker.url, "--topic", "t", "--prefix", PREFIX, "--reader", reader)
-    out = run_module("benchmarks.loads.open_parquet", *arguments, env=server.env)
-    return _row(reader, json.loads(out.strip().splitlines()[-1]))
+@dataclass(frozen=True)
+class _Topic:
+    """The topic ``t``, its broker and its store."""
+
+    server: Minio
+    broker: TidelogBroker
+    store: str
+
+    @classmethod
+    def produced(cls, bench: Bench) -> _Topic:
+        """Produce, and wait until all records are archived."""
+        server = Minio(bench.children, bench.fresh_folder("open-parquet"))
+        store = f"s3://{minio.BUCKET}/{PREFIX}"
+        broker = TidelogBroker(bench.children, store, SETTINGS, server.env)
+        broker.create_topic("t", PARTITIONS, {"segment.ms": 1})
+        _produce(bench, broker, bench.scaled(RECORDS))
+        _wait_until_archived(broker)
+        return cls(server, broker, store)
+
+    def merge(self) -> None:
+        run([sys.executable, "-c", SERVE, "compactor", "--store", self.store, "--once"], self.server.env)
+
+    def read_by(self, reader: str, state: str) -> Row:
+        if reader == "spark" and component("spark-s3").find() is None:
+            return not_run(_name(reader, state), _what(reader, state), GOAL, component("spark-s3").how)
+        arguments = ("--broker", self.broker.url, "--topic", "t", "--prefix", PREFIX, "--reader", reader)
+        out = run_module("benchmarks.loads.open_parquet", *arguments, env=self.server.env)
+        return _row(reader, state, json.loads(out.strip().splitlines()[-1]))
+
+    def stop(self) -> None:
+        self.broker.stop()
+        self.server.stop()
 
 
-def _row(reader: str, found: Mapping[str, Any]) -> Row:
-    read_mb = {name: read / 1e6 for name, read in found["read_bytes"].items()}
-    facts = [f"by {name} {mb:.2f} MB" for name, mb in read_mb.items()]
-    ours = Side("read", READERS[reader], "MB", [max(read_mb.values())], facts)
-    stored_mb = found["bytes"] / 1e6
-    whole = Side("segments", "all segments", "MB", [stored_mb], [f"{found['segments']} segments"])
-    return Row(_name(reader), _what(reader), GOAL, max(read_mb.values()) / stored_mb, (ours, whole))
+def _produce(bench: Bench, broker: TidelogBroker, records: int) -> None:
+    """Send requests whose records go to all partitions in turn."""
+    values = bench.payload("events").read_bytes().splitlines()
+    draw = random.Random(SEED)
+    places = pa.array([number % PARTITIONS for number in range(REQUEST_RECORDS)], pa.int32())
+    with httpx.Client(base_url=broker.url, timeout=60, trust_env=False) as client:
+        for _ in range(0, records, REQUEST_RECORDS):
+            chosen = pa.array(draw.choices(values, k=REQUEST_RECORDS), pa.binary())
+            _send(client, _body(pa.record_batch({"value": chosen, "partition": places})))
 
 
-def _name(reader: str) -> str:
-    return f"open-parquet-{reader}"
+def _body(batch: pa.RecordBatch) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    return out.getvalue().to_pybytes()
 
 
-def _what(reader: str) -> str:
-    return f"a filter on offset or timestamp by {reader}: bytes read of the segments of JSON events"
+def _send(client: httpx.Client, body: bytes) -> None:
+    while (answer := client.post("/v1/topics/t/records", content=body, headers={"Content-Type": ARROW})).is_error:
+        if answer.status_code != 503:
+            raise Failed(f"the broker answered {answer.status_code}: {answer.text[:500]}")
+        time.sleep(float(answer.headers["Retry-After"]))
+
+
+def _wait_until_archived(broker: TidelogBroker) -> None:
+    deadline = time.monotonic() + ARCHIVED_S_MAX
+    while (last := broker.log("t", PARTITIONS - 1)).cold_end < last.high_watermark:
+        if time.monotonic() > deadline:
+            raise Failed(f"{last.cold_end} of {last.high_watermark} offsets were archived in {ARCHIVED_S_MAX:.0f} s")
+        time.sleep(0.5)
+
+
+def _row(reader: str, state: str, found: Mapping[str, Any]) -> Row:
+    read_mb, stored_mb, footer_mb = (found[name] / 1e6 for name in ("read_bytes", "bytes", "footer_bytes"))
+    ours = Side("read", READERS[reader], "MB", [read_mb], [f"{found['records']} records of one partition"])
+    facts = [f"{found['segments']} segments", f"their footers: {footer_mb:.2f} MB"]
+    whole = Side("segments", f"all segments, {STATES[state]}", "MB", [stored_mb], facts)
+    return Row(_name(reader, state), _what(reader, state), GOAL, read_mb / stored_mb, (ours, whole))
+
+
+def _name(reader: str, state: str) -> str:
+    return f"open-parquet-{reader}-{state}"
+
+
+def _what(reader: str, state: str) -> str:
+    filtered = f"1 % of the offsets of one partition of {PARTITIONS:,}, by {reader}"
+    return f"{filtered}: bytes read of the segments {STATES[state]}"

@@ -1,10 +1,12 @@
-"""A topic of 20 partitions that is completely archived and merged in MinIO, with row groups a sixty-fourth of the usual
-size. The share of the bytes that a filter reads depends on the number of row groups, not on their size."""
+"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups a sixty-fourth of the usual size. The
+share of the bytes that a filter reads depends on the number of row groups, not on their size."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,15 +20,19 @@ from tests.components.s3_endpoint import S3Bucket
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.storage.archive import row_encoding
 from tidelog.storage.stores.s3 import S3ObjectStore
 from tidelog.storage.upkeep import run_writer
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 from tidelog.wire.topic_log import TopicLogDescription
 
 ROW_GROUP_BYTES = 128 * 1024
-PARTITIONS, RECORDS, VALUE_BYTES = 20, 3_200, 500
+PARTITIONS, RECORDS, VALUE_BYTES = 1_000, 100, 100
+PASSES = 2
+"""One alone is not merged."""
 START_MS = 4_000_000_000_000
 ALL = FetchLimits(1_000_000, 1 << 30)
+WAIT_S = 30.0
 
 
 def time_of(offset: int) -> int:
@@ -35,18 +41,19 @@ def time_of(offset: int) -> int:
 
 
 ONE = 7
-WAIT_S = 30.0
-OFFSETS = Between("offset", 1_500, 1_532, ONE)
-TIMES = Between("timestamp", time_of(1_000), time_of(1_032), ONE)
-"""One partition and a hundredth of its records."""
+OFFSETS = Between("offset", 70, 71, ONE)
+TIMES = Between("timestamp", time_of(40), time_of(40) + 1, ONE)
+"""One partition and a hundredth of its records, or three of its records."""
 
 
 @dataclass(frozen=True)
 class ArchivedTopic:
-    """`rows` as the broker returns them; `size_bytes` of all segments."""
+    """`rows` as they were produced; `of_broker`: those of partition `ONE` as the broker returns them; `size_bytes` of
+    all segments."""
 
     archive: Archive
     rows: pa.Table
+    of_broker: pa.Table
     size_bytes: int
 
     def wanted(self, between: Between) -> pa.Table:
@@ -55,35 +62,61 @@ class ArchivedTopic:
         return self.rows.filter(pa.array(within & (self.rows["partition"].to_numpy() == between.partition)))
 
 
-async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> ArchivedTopic:
-    """Produce, archive and merge through a broker in this process."""
+async def archived_topic(bucket: S3Bucket, level: int, patch: pytest.MonkeyPatch) -> ArchivedTopic:
+    """Produce and archive through a broker in this process, and wait until it has merged the segments to `level`."""
+    patch.setattr(row_encoding, "ROW_GROUP_RAW_BYTES", ROW_GROUP_BYTES)
     patch.setattr(run_writer, "ROW_GROUP_RAW_BYTES", ROW_GROUP_BYTES)
     patch.setattr(run_writer, "OWN_ROW_GROUP_BYTES", ROW_GROUP_BYTES // 8)
     patch.setattr(run_writer, "HELD_BYTES_MAX", 2 * ROW_GROUP_BYTES)
     noise = random.Random(11)
-    store = S3ObjectStore(bucket.name, settings=bucket.endpoint.settings())
-    async with running_broker(store, shards=1, archiver_batch_bytes=1 << 30) as broker:
-        await broker.create_topic(ANYBODY, "t", PARTITIONS, {"segment.ms": 1})
-        for partition in range(PARTITIONS):
-            values = [noise.randbytes(VALUE_BYTES) if n % 9 else None for n in range(RECORDS)]
-            keys = [b"k%d" % (n % 1_000) if n % 4 else None for n in range(RECORDS)]
-            made = draft(values, keys=keys, timestamps=[time_of(n) for n in range(RECORDS)])
-            await broker.produce(ANYBODY, "t", made, ProduceOptions(partition=partition))
-            if partition % 10 == 9:  # two runs, because one alone is not merged
-                await broker.archive_now()
-        log = await merged_log(broker)
-        rows = pa.concat_tables([await read_partition(broker, partition) for partition in range(PARTITIONS)])
+    parts = [made_rows(n * RECORDS // PASSES, (n + 1) * RECORDS // PASSES, noise) for n in range(PASSES)]
+    async with broker_of(bucket, level) as broker:
+        for part in parts:
+            columns = {name: part[name].to_pylist() for name in ROWS.names}
+            made = draft(
+                columns["value"],
+                keys=columns["key"],
+                timestamps=columns["timestamp"],
+                partitions=columns["partition"],
+            )
+            await broker.produce(ANYBODY, "t", made, ProduceOptions())
+            await broker.archive_now()
+        log = await log_at(broker, level)
+        of_broker = await read_partition(broker, ONE)
     endpoint, names = bucket.endpoint, tuple(segment.key for segment in log.segments)
     archive = Archive(endpoint.url, endpoint.access_key_id, endpoint.secret_access_key, bucket.name, names)
-    return ArchivedTopic(archive, rows, sum(segment.size_bytes for segment in log.segments))
+    rows = pa.concat_tables(parts).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return ArchivedTopic(archive, rows, of_broker, sum(segment.size_bytes for segment in log.segments))
 
 
-async def merged_log(broker: LocalBroker) -> TopicLogDescription:
-    """The topic's log once the broker's own upkeep has merged all of it."""
+def made_rows(first: int, end: int, noise: random.Random) -> pa.Table:
+    """The records from offset `first` to `end` of every partition, as `ROWS`."""
+    places = [(partition, offset) for partition in range(PARTITIONS) for offset in range(first, end)]
+    columns = {
+        "partition": [partition for partition, _ in places],
+        "offset": [offset for _, offset in places],
+        "timestamp": [time_of(offset) for _, offset in places],
+        "key": [b"k%d" % (offset % 10) if offset % 4 else None for _, offset in places],
+        "value": [noise.randbytes(VALUE_BYTES) if offset % 9 else None for _, offset in places],
+    }
+    return pa.table(columns, schema=ROWS)
+
+
+@asynccontextmanager
+async def broker_of(bucket: S3Bucket, level: int) -> AsyncIterator[LocalBroker]:
+    store = S3ObjectStore(bucket.name, settings=bucket.endpoint.settings())
+    merges = level == FINAL_LEVEL
+    async with running_broker(store, shards=1, archiver_batch_bytes=1 << 30, archiver_upkeep=merges) as broker:
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {"segment.ms": 1})
+        yield broker
+
+
+async def log_at(broker: LocalBroker, level: int) -> TopicLogDescription:
+    """The topic's log once all of its segments have `level`, by the broker's own upkeep."""
     async with asyncio.timeout(WAIT_S):
         while True:
             log = await broker.topic_log(ANYBODY, "t")
-            if {segment.level for segment in log.segments} == {FINAL_LEVEL}:
+            if {segment.level for segment in log.segments} == {level}:
                 return log
             await asyncio.sleep(0.05)
 

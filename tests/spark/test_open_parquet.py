@@ -1,5 +1,5 @@
-"""DuckDB, pandas and plain Spark read the segments: they return the broker's rows, and a filter reads few of the
-bytes."""
+"""DuckDB, pandas and plain Spark read the segments of a topic with 1,000 partitions, as they are archived and after
+merging: they return the broker's rows, and a filter reads few of the bytes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from benchmarks.counting_proxy import CountingProxy
 from benchmarks.open_readers import Between, DuckDb, OpenReader, Pandas, PlainSpark
 from pyspark.sql import SparkSession
 from tests.components.required import require_component
 from tests.components.s3_endpoint import S3Endpoint
-from tests.spark.archived_topic import OFFSETS, TIMES, ArchivedTopic, archived_topic
+from tests.spark.archived_topic import OFFSETS, ONE, TIMES, ArchivedTopic, archived_topic
+
+from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
 READ_SHARE_MAX = 0.05
 SPARK_OPTIONS = {"fs.s3a.input.stream.type": "classic"}
@@ -24,10 +27,11 @@ this small sample, but not of full segments: the benchmark `open-parquet` uses t
 FILTERS = pytest.mark.parametrize("wanted", [OFFSETS, TIMES], ids=["offset", "timestamp"])
 
 
-@pytest.fixture(scope="module")
-def topic(minio: S3Endpoint) -> ArchivedTopic:
+@pytest.fixture(scope="module", params=[0, FINAL_LEVEL], ids=["archived", "merged"])
+def topic(minio: S3Endpoint, request: pytest.FixtureRequest) -> ArchivedTopic:
     with pytest.MonkeyPatch.context() as patch:
-        return asyncio.run(archived_topic(minio.make_bucket("open-parquet"), patch))
+        bucket = minio.make_bucket(f"open-parquet-{request.param}")
+        return asyncio.run(archived_topic(bucket, request.param, patch))
 
 
 @pytest.fixture
@@ -48,6 +52,10 @@ def reader(request: pytest.FixtureRequest) -> OpenReader:
 def same_rows(found: pa.Table, expected: pa.Table) -> None:
     assert found.num_rows == expected.num_rows > 0
     assert found.equals(expected.combine_chunks())
+
+
+def test_the_broker_returns_what_was_produced(topic: ArchivedTopic) -> None:
+    same_rows(topic.of_broker, topic.rows.filter(pc.field("partition") == ONE))
 
 
 def test_all_rows_are_those_of_the_broker(topic: ArchivedTopic, reader: OpenReader) -> None:

@@ -4,6 +4,7 @@
 
     use_java()                                  # before the first SparkSession, if Java may be missing
     read(spark, subscribe="web")                # fast: cold by Spark's Parquet reader, hot through the broker
+    replan_once(lambda: read(spark, subscribe="web").count())       # also if a segment is deleted meanwhile
     register(spark)
     spark.read.format("tidelog").option("subscribe", "web").load()
 
@@ -13,6 +14,7 @@ Options have the names and the meaning of Spark's Kafka source: see `tidelog.spa
 from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
 from tidelog.spark_connector.native_read import read
 from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
+from tidelog.spark_connector.second_plan import replan_once
 from tidelog.spark_connector.slices import DataLoss
 from tidelog.spark_connector.source import TidelogDataSource, register
 
@@ -24,6 +26,7 @@ __all__ = [
     "TidelogDataSource",
     "read",
     "register",
+    "replan_once",
     "s3_options",
     "use_java",
 ]

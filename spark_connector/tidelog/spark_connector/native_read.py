@@ -5,7 +5,9 @@
   Python twice in the driver, to plan, and once per task. In a new session this takes seconds, longer than counting a
   few million cold records, and it needs Python on the executors.
 
-`read` takes one snapshot. Every action on the DataFrame sees the same records, until retention deletes them.
+`read` takes one snapshot. Every action on the DataFrame sees the same records, until retention deletes them, or a merge
+replaces their segments and the topic's ``file.delete.delay.ms`` has passed. Then the action fails, because the plan is
+Spark's; `second_plan.replan_once` calls the query again.
 """
 
 from __future__ import annotations
