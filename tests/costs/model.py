@@ -20,6 +20,8 @@ from tidelog.storage.wal.wal_index import INDEX_EVERY
 SENT, RECEIVED = 0.18, 0.18
 """Bytes on the network per byte of keys and values that a Producer sends and a Consumer receives. Both use zstd, the
 default."""
+SEGMENTS_OF_A_RECORD = 3
+"""The archiver writes a record once, and merging twice at most. Each of these segments is replaced or expires."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ def requests(load: Workload, settings: Settings, seconds: float = MONTH_S) -> Re
 def stored_bytes(load: Workload) -> float:
     """Stored bytes when retention removes as much as arrives."""
     return load.raw_bytes * load.kept_days * 86_400 * load.stored
+
+
+def grace_bytes(load: Workload, grace_days: float) -> float:
+    """An upper bound of the bytes of replaced segments that wait for ``file.delete.delay.ms``: a record is in three
+    segments at most, one after the other."""
+    return load.raw_bytes * load.stored * SEGMENTS_OF_A_RECORD * grace_days * 86_400
 
 
 @dataclass(frozen=True)

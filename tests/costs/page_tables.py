@@ -14,6 +14,7 @@ from tests.costs.model import (
     Network,
     Workload,
     archive_requests,
+    grace_bytes,
     kafka_month,
     merge_requests,
     requests,
@@ -29,6 +30,9 @@ from tidelog.storage.stores.counting import RequestCounts
 
 EXAMPLE = Workload(raw_bytes=10e6, shards=4)
 """The worked example: 10 MB/s of JSON events, 30 days kept, two readers."""
+
+GRACES_H = (1, 24, 72, 168)
+"""An hour, a day (the default), three days, a week."""
 
 YEAR = Path(__file__).parents[2] / "docs/evidence/year.json"
 SETTINGS = Settings()
@@ -74,6 +78,17 @@ def puts_per_gb_rows() -> Iterator[str]:
         seconds = GB_BYTES / load.raw_bytes
         parts = [part(load, SETTINGS, seconds).puts for part in (wal_requests, archive_requests, merge_requests)]
         yield _row(f"{shards:,}", f"{topics:,}", *(f"{puts:,.0f}" for puts in (*parts, sum(parts))))
+
+
+def grace_rows() -> Iterator[str]:
+    """What a topic's grace costs a month at most, by its ingest."""
+    for name, load in (
+        ("1 MB/s", _changed(raw_bytes=1e6)),
+        ("10 MB/s", EXAMPLE),
+        ("100 MB/s", _changed(raw_bytes=100e6)),
+    ):
+        usd = [S3_STANDARD.stored_month_usd(grace_bytes(load, hours / 24)) for hours in GRACES_H]
+        yield _row(name, *(f"{each:,.2f}" for each in usd))
 
 
 def month_rows() -> Iterator[str]:
@@ -127,6 +142,8 @@ def facts() -> Iterator[str]:
     yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
     example_usd = S3_STANDARD.requests_usd(requests(EXAMPLE, SETTINGS))
     yield f"{example_usd / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars per GB"
+    day_of_ingest = EXAMPLE.raw_bytes * EXAMPLE.stored * 86_400
+    yield f"{day_of_ingest / GB_BYTES:.0f} GB a day"
     one = Workload(raw_bytes=1.0, shards=1)
     yield f"{S3_STANDARD.requests_usd(wal_requests(one, SETTINGS, MONTH_S)):.0f} dollars a month for each busy shard"
     yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month for its archiving"
@@ -150,5 +167,13 @@ def _row(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    for rows in (request_rows(), puts_per_gb_rows(), month_rows(), variation_rows(), year_rows(), facts()):
+    for rows in (
+        request_rows(),
+        puts_per_gb_rows(),
+        grace_rows(),
+        month_rows(),
+        variation_rows(),
+        year_rows(),
+        facts(),
+    ):
         sys.stdout.write("\n".join(rows) + "\n\n")

@@ -9,7 +9,15 @@ import pytest
 from tests.coordinator.virtual_time import virtually
 from tests.costs.measured import SteadyLoad, measure
 from tests.costs.model import Workload, archive_requests, wal_requests
-from tests.costs.page_tables import facts, month_rows, puts_per_gb_rows, request_rows, variation_rows, year_rows
+from tests.costs.page_tables import (
+    facts,
+    grace_rows,
+    month_rows,
+    puts_per_gb_rows,
+    request_rows,
+    variation_rows,
+    year_rows,
+)
 
 from tidelog.client.prices import S3_STANDARD, read_prices
 from tidelog.services.broker.archive.archive_policy import MANIFEST_PUTS
@@ -20,7 +28,10 @@ PAGE = (Path(__file__).parents[2] / "docs/cost.md").read_text()
 FLOWING = " ".join(PAGE.split())
 
 
-@pytest.mark.parametrize("row", [*request_rows(), *puts_per_gb_rows(), *month_rows(), *variation_rows(), *year_rows()])
+TABLES = (request_rows(), puts_per_gb_rows(), grace_rows(), month_rows(), variation_rows(), year_rows())
+
+
+@pytest.mark.parametrize("row", [row for table in TABLES for row in table])
 def test_a_row_of_the_page_is_what_the_formulas_give(row: str) -> None:
     assert row in PAGE.splitlines()
 

@@ -1,5 +1,5 @@
-"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups a sixty-fourth of the usual size. The
-share of the bytes that a filter reads depends on the number of row groups, not on their size."""
+"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups a sixty-fourth of the usual size.
+What share of the bytes a filter reads depends on the number of row groups, not on their size."""
 
 from __future__ import annotations
 

@@ -79,13 +79,20 @@ def by_duckdb(folder: Path) -> pa.Table:
     return duckdb.execute("SELECT * FROM read_parquet($files)", {"files": f"{folder}/*/*.parquet"}).to_arrow_table()
 
 
+def by_polars(folder: Path) -> pa.Table:
+    """Runs where polars is installed, as in `tests/client/test_topic_scan.py`."""
+    polars = pytest.importorskip("polars")
+    found: pa.Table = polars.scan_parquet(f"{folder}/*/*.parquet").collect().to_arrow()
+    return found
+
+
 def rows_of(found: pa.Table) -> list[Row]:
     times = found["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     columns = (found["partition"], found["offset"], times, found["key"], found["value"])
     return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=lambda row: row[:2])
 
 
-@pytest.mark.parametrize("read", [by_pyarrow, by_pandas, by_duckdb])
+@pytest.mark.parametrize("read", [by_pyarrow, by_pandas, by_duckdb, by_polars])
 def test_a_tool_reads_each_record_of_the_folder_once(folder: Path, read: Callable[[Path], pa.Table]) -> None:
     assert rows_of(read(folder)) == EXPECTED
 
