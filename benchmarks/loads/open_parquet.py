@@ -22,13 +22,15 @@ PARTITION = 7
 OFFSETS_SHARE = 100
 """One in so many offsets of the partition."""
 TAIL_BYTES = 8
+HADOOP_DEFAULTS = {"fs.s3a.input.stream.type": "analytics"}
+"""What `s3_options` changes of them."""
 
 
 def reader_of(name: str) -> OpenReader:
-    if name == "spark":
+    if name.startswith("spark"):
         from tidelog.spark_connector.local_session import local_session
 
-        return PlainSpark(local_session("open-parquet", s3=True))
+        return PlainSpark(local_session("open-parquet", s3=True), HADOOP_DEFAULTS if name == "spark-defaults" else {})
     return DuckDb() if name == "duckdb" else Pandas()
 
 
@@ -85,7 +87,7 @@ def main() -> None:
     parser.add_argument("--broker", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--prefix", required=True, help="of the store within the bucket")
-    parser.add_argument("--reader", choices=("duckdb", "pandas", "spark"), required=True)
+    parser.add_argument("--reader", choices=("duckdb", "pandas", "spark", "spark-defaults"), required=True)
     print(json.dumps(measure(parser.parse_args())))
 
 

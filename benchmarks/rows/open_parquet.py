@@ -39,7 +39,8 @@ ARCHIVED_S_MAX = 300.0
 GOAL = Goal("5 % of the bytes of the segments", 0.05, at_least=False)
 READERS = {
     "duckdb": "DuckDB, read_parquet by httpfs",
-    "spark": "spark.read.parquet by s3a, default settings",
+    "spark": "spark.read.parquet by s3a, with the settings of s3_options()",
+    "spark-defaults": "spark.read.parquet by s3a, default settings",
     "pandas": "pandas.read_parquet with filters",
 }
 STATES = {"archived": "as the archiver writes them", "merged": "after merging"}
@@ -82,7 +83,7 @@ class _Topic:
         run([sys.executable, "-c", SERVE, "compactor", "--store", self.store, "--once"], self.server.env)
 
     def read_by(self, reader: str, state: str) -> Row:
-        if reader == "spark" and component("spark-s3").find() is None:
+        if reader.startswith("spark") and component("spark-s3").find() is None:
             return not_run(_name(reader, state), _what(reader, state), GOAL, component("spark-s3").how)
         arguments = ("--broker", self.broker.url, "--topic", "t", "--prefix", PREFIX, "--reader", reader)
         out = run_module("benchmarks.loads.open_parquet", *arguments, env=self.server.env)

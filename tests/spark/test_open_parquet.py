@@ -20,10 +20,6 @@ from tests.spark.archived_topic import OFFSETS, ONE, TIMES, ArchivedTopic, archi
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
 READ_SHARE_MAX = 0.05
-SPARK_OPTIONS = {"fs.s3a.input.stream.type": "classic"}
-"""Since Hadoop 3.5 the default stream of s3a fetches the ends of files ahead by the megabyte. That is a large part of
-this small sample, but not of full segments: the benchmark `open-parquet` uses the default."""
-
 FILTERS = pytest.mark.parametrize("wanted", [OFFSETS, TIMES], ids=["offset", "timestamp"])
 
 
@@ -45,7 +41,7 @@ def reader(request: pytest.FixtureRequest) -> OpenReader:
     if request.param == "spark":
         require_component("spark-s3")
         spark: SparkSession = request.getfixturevalue("spark")
-        return PlainSpark(spark, SPARK_OPTIONS)
+        return PlainSpark(spark)
     return DuckDb() if request.param == "duckdb" else Pandas()
 
 

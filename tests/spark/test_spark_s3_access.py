@@ -7,6 +7,8 @@ from pyarrow.fs import S3FileSystem
 from tidelog.spark_connector.s3_access import s3_options
 from tidelog.storage.stores.arrow_files import s3_file_system
 
+STREAM = {"spark.hadoop.fs.s3a.input.stream.type": "classic"}
+
 
 def test_an_endpoint_comes_with_path_style() -> None:
     options = s3_options({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": "eu-central-1"})
@@ -15,6 +17,7 @@ def test_an_endpoint_comes_with_path_style() -> None:
         "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000",
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
+        **STREAM,
     }
 
 
@@ -31,7 +34,9 @@ def test_path_style_is_left_off_at_an_endpoint_of_amazon() -> None:
 
 
 def test_amazon_itself_needs_no_endpoint() -> None:
-    assert s3_options({"AWS_DEFAULT_REGION": "us-west-2"}) == {"spark.hadoop.fs.s3a.endpoint.region": "us-west-2"}
+    options = s3_options({"AWS_DEFAULT_REGION": "us-west-2"})
+
+    assert options == {"spark.hadoop.fs.s3a.endpoint.region": "us-west-2", **STREAM}
 
 
 def test_credentials_are_left_to_s3a() -> None:
