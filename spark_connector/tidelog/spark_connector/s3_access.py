@@ -26,8 +26,8 @@ def s3_options(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         SparkSession.builder.config(map={"spark.jars.packages": HADOOP_AWS_PACKAGE, **s3_options()})
 
     Credentials are not among the settings, which others may be able to read: ``s3a`` finds the variables or the
-    machine's role itself. Path style is used at an endpoint that is not Amazon's. A query that filters reads only what it
-    needs of each object.
+    machine's role itself. Path style is used at an endpoint that is not Amazon's. A query that filters reads only what
+    it needs of each object.
     """
     environ = os.environ if environ is None else environ
     endpoint = s3_endpoint(environ)
