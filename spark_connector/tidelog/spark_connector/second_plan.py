@@ -53,4 +53,4 @@ def missing_segment(error: BaseException) -> str | None:
     """The key of the segment that Spark did not find; None for any other error."""
     text = str(error)
     found = _SEGMENT.search(text) if any(sign in text for sign in _MISSING) else None
-    return found and found[0]
+    return found[0] if found else None
