@@ -1,5 +1,5 @@
-"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups a sixty-fourth of the usual size.
-What share of the bytes a filter reads depends on the number of row groups, not on their size."""
+"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups of a thirty-second of the usual size.
+What share of the bytes a filter reads depends on the number of row groups more than on their size."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tidelog.storage.upkeep import run_writer
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 from tidelog.wire.topic_log import TopicLogDescription
 
-ROW_GROUP_BYTES = 128 * 1024
-PARTITIONS, RECORDS, VALUE_BYTES = 1_000, 100, 100
+ROW_GROUP_BYTES = 256 * 1024
+PARTITIONS, RECORDS, VALUE_BYTES = 1_000, 100, 200
 PASSES = 2
 """One alone is not merged."""
 START_MS = 4_000_000_000_000
