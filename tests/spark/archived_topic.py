@@ -1,4 +1,4 @@
-"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups of a thirty-second of the usual size.
+"""A topic of 1,000 partitions in MinIO, as it is archived or merged, with row groups a thirty-second of the usual size.
 What share of the bytes a filter reads depends on the number of row groups more than on their size."""
 
 from __future__ import annotations
