@@ -9,6 +9,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
@@ -36,17 +37,21 @@ class MadeUpBucket(MemoryObjectStore):
         self._names: list[str] = []
         self.requests = 0
 
-    async def fill(self, topics: int, segments: int) -> int:
-        """Write the manifest of a shard with `segments` segments in each of `topics` topics. Return their bytes."""
+    async def fill(self, topics: int, segments: int, *, a_pass: int = TOPICS_AN_APPEND) -> int:
+        """Write the manifest of a shard with `segments` segments in each of `topics` topics, `a_pass` of them with each
+        version. Return their bytes."""
         log = ShardLog(self, SHARD, Runtime())
         await log.latest()
         numbers = range(topics)
-        for first in numbers[::TOPICS_AN_APPEND]:
-            some = numbers[first : first + TOPICS_AN_APPEND]
-            changes = {f"{number:032x}": self._archived(number, segments) for number in some}
+        for first in numbers[::a_pass]:
+            some = numbers[first : first + a_pass]
+            changes = {self.topic(number).topic_id: self._archived(number, segments) for number in some}
             await log.append(ManifestChange(ChangeKind.ARCHIVE, changes))
         self._names = sorted(self._segments)
         return SEGMENT_BYTES * len(self._segments)
+
+    def topic(self, number: int) -> Topic:
+        return Topic(f"topic-{number}", f"{number:032x}", (SHARD,) * PARTITIONS)
 
     def _archived(self, topic: int, count: int) -> TopicChange:
         added = tuple(self._segments_of(topic, count))

@@ -14,6 +14,8 @@ from infra.minio import MINIO, program
 from benchmarks.processes import Child, Children
 
 USER, PASSWORD, REGION, BUCKET = "tidelog-bench", "tidelog-bench-secret", "us-east-1", "bench"
+PUT_PRICED = re.compile("Put|Copy|List|NewMultipart|CompleteMultipart", re.IGNORECASE)
+"""How MinIO's names of these requests begin."""
 HOW_TO_GET = f"MinIO is missing: {MINIO.how}"
 
 
@@ -66,9 +68,16 @@ class Minio:
 
     def puts(self) -> int:
         """PUT requests so far, of every client."""
+        return self._requests(re.compile("PutObject$"))
+
+    def put_priced(self) -> int:
+        """The requests so far, of every client, that S3 sells at the price of a PUT."""
+        return self._requests(PUT_PRICED)
+
+    def _requests(self, names: re.Pattern[str]) -> int:
         text = httpx.get(f"{self.endpoint}/minio/metrics/v3/api/requests", timeout=10, trust_env=False).text
-        found = re.findall(r'^minio_api_requests_total\{[^}]*name="PutObject"[^}]*\} (\S+)$', text, re.MULTILINE)
-        return int(sum(float(count) for count in found))
+        found = re.findall(r'^minio_api_requests_total\{[^}]*name="(\w+)"[^}]*\} (\S+)$', text, re.MULTILINE)
+        return int(sum(float(count) for name, count in found if names.match(name)))
 
     def stop(self) -> None:
         self._children.stop(self.process)

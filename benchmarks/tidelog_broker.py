@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import httpx
 from infra.loopback_ports import free_port
 
 from benchmarks.processes import Child, Children
@@ -72,6 +75,15 @@ class TidelogBroker:
     def wal_entries(self) -> int:
         """The number of entries that the WALs have had so far."""
         return sum(shard.wal_next for shard in self.cluster().shards)
+
+    def put_priced(self) -> dict[str, int]:
+        """The broker's requests so far at the price of a PUT, by kind of object."""
+        text = httpx.get(f"{self.url}/metrics", timeout=10, trust_env=False).text
+        pattern = r'^tidelog_store_requests_total\{kind="(\w+)",verb="(?:put|create|list)"\} (\S+)$'
+        found: Counter[str] = Counter()
+        for kind, count in re.findall(pattern, text, re.MULTILINE):
+            found[kind] += int(float(count))
+        return dict(found)
 
     def stop(self) -> None:
         self._admin.close()

@@ -2,7 +2,8 @@
 
 `--records` and `--seconds` limit the load. After a 503 (full buffer) the program waits as `Retry-After` says and counts
 it; any other answer except 200 ends the program. With several ports, the connections are divided over them. With
-`--leaders`, each request goes directly to the port of its partition's leader.
+`--leaders`, each request goes directly to the port of its partition's leader. With `--topics` above 1, the load goes to
+all partitions of that many topics: ``t-0``, ``t-1`` and so on.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ class Load:
             time.sleep(number / self._options.rate)  # otherwise all connections would keep sending at the same moments
         while time.monotonic() < deadline and (turn := self._take()) is not None:
             content_type, body, value_bytes = self.bodies[turn % BODIES]
-            partition = turn * 7919 % self._options.partitions  # spread, but the same in every run
-            request = self._request(partition, content_type, body)
+            place = turn * 7919 % (self._options.partitions * self._options.topics)  # spread, the same in every run
+            topic, partition = divmod(place, self._options.partitions)
+            request = self._request(topic, partition, content_type, body)
             port = self._leaders[partition] if self._leaders else ports[number % len(ports)]
             link = links.get(port) or links.setdefault(port, HttpSocket(port))
             start = time.perf_counter()
@@ -101,10 +103,11 @@ class Load:
             self._turn += 1
             return self._turn
 
-    def _request(self, partition: int, content_type: str, body: bytes) -> bytes:
+    def _request(self, number: int, partition: int, content_type: str, body: bytes) -> bytes:
         if self._options.format == "s2":
             return s2_lite.request("POST", f"/v1/streams/{s2_lite.STREAM}/records", body)
-        return post(f"/v1/topics/{self._options.topic}/partitions/{partition}/records", content_type, body)
+        topic = self._options.topic if self._options.topics == 1 else f"{self._options.topic}-{number}"
+        return post(f"/v1/topics/{topic}/partitions/{partition}/records", content_type, body)
 
     def _send(self, link: HttpSocket, request: bytes) -> None:
         while (answer := link.exchange(request)).status == 503:
@@ -126,7 +129,8 @@ def load_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, required=True, nargs="+")
     parser.add_argument("--leaders", type=Path, help="a JSON list of ports, by partition")
     parser.add_argument("--topic", default="t")
-    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--topics", type=int, default=1)
+    parser.add_argument("--partitions", type=int, default=1, help="of each topic")
     parser.add_argument("--format", choices=FORMATS, default="arrow")
     parser.add_argument("--payload", type=Path, required=True)
     parser.add_argument("--connections", type=int, default=8)

@@ -72,6 +72,22 @@ def test_keys_formats_counts_and_positions(tidelog: Tidelog) -> None:
     assert tidelog("topic", "consume", "keyed", "-n", "0").stdout == b""
 
 
+def test_a_position_is_shown_for_every_partition(tidelog: Tidelog) -> None:
+    assert tidelog("topic", "create", "placed", "-p", "2").returncode == 0
+    for at in ("2026-01-31T12:00:00Z", "2026-01-31T12:00:01Z"):
+        assert tidelog("topic", "produce", "placed", "-p", "1", "-T", at, stdin=b"a\nb\n").returncode == 0
+    shown = tidelog("topic", "offsets", "placed", "--at", "@2026-01-31T12:00:01Z", "--json").stdout
+    partitions = [{"partition": 0, "offset": 0}, {"partition": 1, "offset": 2}]
+    assert json.loads(shown) == {"topic": "placed", "partitions": partitions}
+    assert [line.split() for line in tidelog("topic", "offsets", "placed").stdout.splitlines()[1:]] == [
+        [b"0", b"0"],
+        [b"1", b"4"],
+    ]
+    assert tidelog("topic", "offsets", "placed", "--at", "start").stdout.split()[-1] == b"0"
+    assert tidelog("topic", "offsets", "placed", "--at", "soon").returncode == 2
+    assert tidelog("topic", "offsets", "absent").returncode == 4
+
+
 def test_json_tells_bytes_that_are_not_text(tidelog: Tidelog) -> None:
     assert tidelog("topic", "produce", "bytes", stdin=b"\xff\ntext\n").returncode == 0
     lines = [json.loads(line) for line in tidelog("topic", "consume", "bytes", "-e", "--json").stdout.splitlines()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -25,11 +25,12 @@ from tidelog.client.request_paths import partition_path, topic_path
 from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
-from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, whole_log
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, partition_ranges, whole_log
 from tidelog.wire.topics import (
     ListedTopic,
     LogStartAnswer,
     OffsetAnswer,
+    ResolvedOffsets,
     TopicDescription,
     TopicPage,
 )
@@ -139,6 +140,17 @@ class Admin(GroupAdmin):
         path = f"{partition_path(topic, partition)}/offset"
         query = {"at": checked_position(position), **_freshness(fresh)}
         return self._ask(OffsetAnswer, Request("GET", path, query=query)).offset
+
+    def offsets(
+        self, topic: str, position: str | int, partitions: Collection[int] | None = None, *, fresh: bool = True
+    ) -> Mapping[int, int]:
+        """The offset that `position` stands for now in each partition (None: of all), by one call; arguments as of
+        `offset`."""
+        query = {"at": checked_position(position), **_freshness(fresh)}
+        if partitions is not None:
+            query["partitions"] = partition_ranges(partitions)
+        request = Request("GET", f"{topic_path(topic)}/offsets", query=query)
+        return self._ask(ResolvedOffsets, request).by_partition()
 
     def cluster(self) -> ClusterDescription:
         """The broker with its store and shards, and the cluster as this broker sees it."""

@@ -28,6 +28,7 @@ class AsyncAdmin:
     topic = in_thread(Admin.topic)
     topic_log = in_thread(Admin.topic_log)
     offset = in_thread(Admin.offset)
+    offsets = in_thread(Admin.offsets)
     cluster = in_thread(Admin.cluster)
     cost = in_thread(Admin.cost)
     cluster_cost = in_thread(Admin.cluster_cost)

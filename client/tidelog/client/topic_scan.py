@@ -103,10 +103,8 @@ def scan(
         asked = None if partitions is None else tuple(sorted(set(partitions)))
         log = admin.topic_log(topic, TopicLogRequest(partitions=asked))
         # A time is resolved after the log was read, so its offset can only lie beyond the log's end, and is cut to it.
-        ranges = {
-            ends.partition: (_offset(admin, log, ends, first), _offset(admin, log, ends, last))
-            for ends in log.partitions
-        }
+        begins, lasts = (_offsets(admin, log, position) for position in (first, last))
+        ranges = {number: (begins[number], lasts[number]) for number in begins}
     plan = plan_scan(log, ranges)
     wanted = {TopicPartition(topic, number): found for number, found in plan.hot.items()}
     return dataset_of(plan, pa.concat_tables([SCAN_SCHEMA.empty_table(), *_read(wanted, broker)]))
@@ -137,10 +135,15 @@ def dataset_of(plan: TopicScan, hot: pa.Table) -> ds.Dataset:
     return whole if plan.exact else whole.filter(_within(plan.ranges))
 
 
-def _offset(admin: Admin, log: TopicLogDescription, ends: PartitionLogDescription, position: str) -> int:
-    """The offset of a checked position."""
-    if position.startswith("@"):
-        return admin.offset(log.topic, ends.partition, position)
+def _offsets(admin: Admin, log: TopicLogDescription, position: str) -> Mapping[int, int]:
+    """The offset of a checked position in each partition of `log`."""
+    if position.startswith("@") and log.partitions:
+        return admin.offsets(log.topic, position, [ends.partition for ends in log.partitions])
+    return {ends.partition: _offset(ends, position) for ends in log.partitions}
+
+
+def _offset(ends: PartitionLogDescription, position: str) -> int:
+    """The offset of a position that is no time."""
     if position.startswith("-"):
         return ends.high_watermark + int(position)
     named = {"earliest": ends.log_start_offset, "latest": ends.high_watermark}

@@ -7,7 +7,7 @@ All calls only read, so a call is sent again a few times if the broker asks for 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -20,8 +20,8 @@ from tidelog.storage.errors import Corrupt, Fenced, Unavailable
 from tidelog.storage.runtime import pause
 from tidelog.wire.errors import error_of_answer
 from tidelog.wire.paths import topic_target
-from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, whole_log
-from tidelog.wire.topics import ListedTopic, OffsetAnswer, TopicDescription, TopicPage
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, partition_ranges, whole_log
+from tidelog.wire.topics import ListedTopic, ResolvedOffsets, TopicDescription, TopicPage
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 TIMEOUT_S = 60
@@ -82,9 +82,11 @@ class BrokerConnection:
             request, lambda asked: self._value(topic_target(topic, "log", asked.query()), TopicLogDescription)
         )
 
-    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        """The offset of the first record at or after `timestamp_ms`; without one, the high watermark."""
-        return self._value(f"{_partition_path(topic, partition)}/offset?at=@{timestamp_ms}", OffsetAnswer).offset
+    def offsets_at(self, topic: str, timestamp_ms: int, partitions: Iterable[int]) -> Mapping[int, int]:
+        """The offset of the first record at or after `timestamp_ms` in each of `partitions`; without one, the high
+        watermark."""
+        query = {"at": f"@{timestamp_ms}", "partitions": partition_ranges(partitions)}
+        return self._value(topic_target(topic, "offsets", query), ResolvedOffsets).by_partition()
 
     def fetch(self, topic: str, partition: int, start: int, end: int) -> Fetch:
         """Some records of ``[start, end)``, beginning at `start`. Raises `OutOfRange`, `NotFound`."""

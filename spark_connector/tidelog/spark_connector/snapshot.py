@@ -6,7 +6,6 @@ Records that are produced or archived after the snapshot do not change the resul
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidelog.spark_connector.broker_connection import BrokerConnection
@@ -34,8 +33,6 @@ from tidelog.storage.errors import Invalid, NotFound
 from tidelog.wire.topic_log import PartitionLogDescription, TopicLogDescription, TopicLogRequest
 from tidelog.wire.topics import ListedTopic, TopicDescription
 
-CONNECTIONS_MAX = 8
-PARTITIONS_PER_CONNECTION = 16
 THROUGH_BROKER = "broker"
 EVERYTHING = Pruning()
 
@@ -175,22 +172,15 @@ def _given(offset: int, ends: PartitionLogDescription) -> int:
 
 
 def _offsets_at_time(options: ReadOptions, bound: AtTimestamp, log: TopicLogDescription) -> Mapping[int, int]:
-    """Several connections share the work if there are many partitions."""
-    shares = max(1, min(CONNECTIONS_MAX, -(-len(log.partitions) // PARTITIONS_PER_CONNECTION)))
-
-    def of_share(share: int) -> dict[int, int]:
-        with BrokerConnection(options.broker) as connection:
-            return {
-                ends.partition: _offset_at_time(bound, log.topic, ends, connection)
-                for ends in log.partitions[share::shares]
-            }
-
-    with ThreadPoolExecutor(shares) as pool:
-        return {partition: offset for found in pool.map(of_share, range(shares)) for partition, offset in found.items()}
+    if not log.partitions:
+        return {}
+    with BrokerConnection(options.broker) as connection:
+        found = connection.offsets_at(log.topic, bound.timestamp_ms, [ends.partition for ends in log.partitions])
+    return {ends.partition: _cut_to_end(bound, log.topic, ends, found[ends.partition]) for ends in log.partitions}
 
 
-def _offset_at_time(bound: AtTimestamp, topic: str, ends: PartitionLogDescription, connection: BrokerConnection) -> int:
-    offset = connection.offset_at(topic, ends.partition, bound.timestamp_ms)
+def _cut_to_end(bound: AtTimestamp, topic: str, ends: PartitionLogDescription, offset: int) -> int:
+    """`offset`, which was looked up after `ends` was read, cut to the end."""
     if offset >= ends.high_watermark and bound.must_match:
         raise Invalid(
             f"{topic}-{ends.partition} has no record at or after startingTimestamp {bound.timestamp_ms}: choose an "

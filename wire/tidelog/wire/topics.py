@@ -89,6 +89,22 @@ class OffsetAnswer(msgspec.Struct, frozen=True):
     offset: Count
 
 
+class ResolvedOffset(msgspec.Struct, frozen=True):
+    """The offset that a position stands for in one partition."""
+
+    partition: Count
+    offset: Count
+
+
+class ResolvedOffsets(msgspec.Struct, frozen=True):
+    """The offset that a position stands for now in each partition of a topic that was asked for."""
+
+    partitions: tuple[ResolvedOffset, ...]
+
+    def by_partition(self) -> dict[int, int]:
+        return {each.partition: each.offset for each in self.partitions}
+
+
 class LogStartAnswer(msgspec.Struct, frozen=True):
     """Where a partition's log begins after a delete-records."""
 

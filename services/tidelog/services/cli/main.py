@@ -39,6 +39,7 @@ from tidelog.services.cli import (
     serve,
     topic,
     topic_copy,
+    topic_offsets,
 )
 from tidelog.services.cli.broker_options import with_broker
 from tidelog.services.cli.console import complain
@@ -73,6 +74,7 @@ topics.command("describe")(with_broker(topic.describe))
 topics.command("alter")(with_broker(topic.alter))
 topics.command("delete")(with_broker(topic.delete))
 topics.command("delete-records")(with_broker(topic.delete_records))
+topics.command("offsets")(with_broker(topic_offsets.offsets))
 topics.command("segments")(with_broker(segments.segments))
 topics.command("produce")(with_broker(produce.produce))
 topics.command("consume")(with_broker(consume.consume))

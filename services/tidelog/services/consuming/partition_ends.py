@@ -12,8 +12,6 @@ from tidelog.services.consuming.assigned_partitions import Place
 from tidelog.storage.errors import NotFound, Unavailable
 
 PARTS_AT_ONCE = 1_000
-_NO_RECORDS = FetchLimits(1, 0)
-"""At most one record, which cannot be avoided."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,15 @@ async def look_up(
     parts: Sequence[tuple[Place, int | Position]],
     *,
     leave_out_missing: bool = False,
+    fresh: bool = True,
 ) -> dict[Place, FetchedPart]:
-    """The answer for each partition: its `part` has the offset of the position. Raises the error of the first partition
-    that has one. `leave_out_missing`: a partition that does not exist has no answer."""
+    """The answer for each partition, without records: its `part` has the offset of the position. Raises the error of
+    the first partition that has one. `leave_out_missing`: a partition that does not exist has no answer."""
     found: dict[Place, FetchedPart] = {}
+    limits = FetchLimits(0, 0, fresh=fresh)
     for first in range(0, len(parts), PARTS_AT_ONCE):
         asked = [FetchPart(*place, position, 0) for place, position in parts[first : first + PARTS_AT_ONCE]]
-        for answer in await broker.fetch_parts(context, asked, _NO_RECORDS):
+        for answer in await broker.fetch_parts(context, asked, limits):
             if leave_out_missing and isinstance(answer.error, NotFound):
                 continue
             if answer.error:

@@ -32,6 +32,7 @@ from tidelog.services.http.v1.fetch_routes import FetchRoutes
 from tidelog.services.http.v1.follow_routes import FollowRoutes
 from tidelog.services.http.v1.group_routes import GroupRoutes
 from tidelog.services.http.v1.log_routes import LogRoutes
+from tidelog.services.http.v1.offset_routes import OffsetRoutes
 from tidelog.services.http.v1.openapi_parts import add_schemas
 from tidelog.services.http.v1.part_routes import PartRoutes
 from tidelog.services.http.v1.poll_routes import PollRoutes
@@ -94,7 +95,7 @@ def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[E
     """Returns the endpoints of produce and fetch."""
     forwarding = _forwarding(service)
     produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
-    reads = (PartRoutes(service), PollRoutes(service), FollowRoutes(service), LogRoutes(service))
+    reads = (PartRoutes(service), PollRoutes(service), FollowRoutes(service), LogRoutes(service), OffsetRoutes(service))
     others = (GroupRoutes(service), TopicRoutes(service), ClusterRoutes(service))
     app.router.route_class = DirectRoute
     for routes in (produce, fetch, *reads, *others, BrokerRoutes(service, _registry(broker, service))):

@@ -36,9 +36,10 @@ LATEST = Position(Anchor.LATEST)
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first record.
-    Not `fresh`: without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold
-    records may come as stored row groups, which the caller decodes."""
+    """At least one record is returned if there is one, however large. `max_records` 0, in a fetch of many partitions:
+    none, only the offsets of positions and the ends. `wait_ms`: how long to wait for the first record. Not `fresh`:
+    without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold records may come
+    as stored row groups, which the caller decodes."""
 
     max_records: int
     max_bytes: int

@@ -166,7 +166,7 @@ class _PartsRead:
         """Read `group`, which has one part of `groups` of the limits. Errors are those of its partitions."""
         limits = replace(
             self._limits,
-            max_records=max(1, self._limits.max_records // groups),
+            max_records=min(self._limits.max_records, max(1, self._limits.max_records // groups)),
             max_bytes=max(1, self._limits.max_bytes // groups),
             wait_ms=round(wait_s * 1000),
         )
@@ -206,11 +206,11 @@ class _PartsRead:
     async def _read_cold(self, places: Sequence[int], limits: FetchLimits, *, surely: bool = False) -> None:
         """From the bucket, a few partitions at the same time, until the limits are reached. `surely`: the leader says
         that they are cold."""
-        shared, waiting = SharedLimits(limits), list(places)
+        shared = SharedLimits(limits)
         for place in places:
-            self._answers[place] = FetchedPart(
-                self._looked_up(place) if surely else self._parts[place], None, cold=True
-            )
+            part = self._looked_up(place) if surely else self._parts[place]
+            self._answers[place] = self._unread_cold(place, part)
+        waiting = [place for place in places if not self._answers[place].error]
         while waiting and not shared.reached:
             wave, waiting = waiting[: shared.readers_max], waiting[shared.readers_max :]
             reads = (self._read_one_cold(place, shared, len(wave), surely=surely) for place in wave)
@@ -220,14 +220,18 @@ class _PartsRead:
     async def _read_one_cold(self, place: int, shared: SharedLimits, readers: int, *, surely: bool) -> FetchedPart:
         part, topic, sources = self._answers[place].part, self._topics[place], self._shared.sources
         try:
-            if not isinstance(part.offset, int):
-                raise no_leader(self._shard(place))  # no leader can look up the position
-            if surely and not sources.manifests.knows(topic, part.partition, part.offset):
+            if surely and not sources.manifests.knows(topic, part.partition, part.begin):
                 await sources.manifests.newest(topic, part.partition)
-            fetched = await sources.cold(topic, part.partition, part.offset, shared.of(part, readers))
+            fetched = await sources.cold(topic, part.partition, part.begin, shared.of(part, readers))
         except TidelogError as error:
             return FetchedPart(part, None, error)
         return FetchedPart(part, fetched, None if fetched else no_leader(self._shard(place)))
+
+    def _unread_cold(self, place: int, part: FetchPart) -> FetchedPart:
+        """The answer before `part` is read. Without a leader, nobody can look up a position."""
+        if isinstance(part.offset, int):
+            return FetchedPart(part, None, cold=True)
+        return FetchedPart(part, None, no_leader(self._shard(place)))
 
     def _shard(self, place: int) -> int:
         return self._topics[place].shards[self._parts[place].partition]

@@ -16,17 +16,18 @@ nothing."""
 
 
 class SharedLimits:
-    """The rest of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
+    """The rest of `limits`. The first records always fit, unless `limits` allow none; later ones only if they do not
+    exceed the limits."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._fresh, self.stored = limits.fresh, limits.stored
-        self.records_left = max(1, limits.max_records)
+        self.records_left = limits.max_records
         self.bytes_left = limits.max_bytes
-        self._empty = True
+        self._first_fits = limits.max_records > 0
 
     @property
     def reached(self) -> bool:
-        return not self._empty and (self.records_left <= 0 or self.bytes_left <= 0)
+        return not self._first_fits and (self.records_left <= 0 or self.bytes_left <= 0)
 
     @property
     def readers_max(self) -> int:
@@ -47,9 +48,9 @@ class SharedLimits:
         if answer.fetched is None or not (answer.fetched.batches or answer.fetched.stored):
             return answer
         records, size_bytes = _size(answer.fetched)
-        if not self._empty and (records > self.records_left or size_bytes > self.bytes_left):
+        if not self._first_fits and (records > self.records_left or size_bytes > self.bytes_left):
             return unread(answer.part, answer.fetched)
-        self._empty = False
+        self._first_fits = False
         self.records_left -= records
         self.bytes_left -= size_bytes
         return answer

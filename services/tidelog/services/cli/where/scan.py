@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ class Scan:
     on_read: Callable[[int], None] = lambda _: None
     _open: dict[TopicPartition, list[Range]] = field(init=False)
     _spans_of: dict[str, dict[int, Sequence[TimedSpan]]] = field(init=False, default_factory=dict)
+    _since_of: dict[str, Mapping[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._bounds, self._ends = bounds_of(self.selection.expression), dict(self.consumer.end_offsets())
@@ -99,9 +100,14 @@ class Scan:
             return []
         if not bounds.by_time:
             return ranges(start, end, bounds, ())
-        since = f"@{max(0, bounds.timestamp.first)}"
-        first = max(start, self.admin.offset(topic, partition, since))
+        first = max(start, self._since(topic).get(partition, 0))
         return ranges(first, end, bounds, self._spans(topic, partition))
+
+    def _since(self, topic: str) -> Mapping[int, int]:
+        """The first offset within the times in each partition that the topic had when this was asked for, once."""
+        if topic not in self._since_of:
+            self._since_of[topic] = self.admin.offsets(topic, f"@{max(0, self._bounds.timestamp.first)}")
+        return self._since_of[topic]
 
     def _spans(self, topic: str, partition: int) -> Sequence[TimedSpan]:
         """The archived spans of a partition. All partitions of its topic are asked for together, once."""

@@ -33,7 +33,7 @@ from tidelog.services.http.v1.parameters import (
     whole_number,
 )
 from tidelog.services.http.v1.partition_events import PartitionEvents
-from tidelog.services.http.v1.positions import parse_position
+from tidelog.services.http.v1.positions import parse_position, required_position
 from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 from tidelog.wire.topics import OffsetAnswer
@@ -148,9 +148,7 @@ class FetchRoutes:
     async def offset(self, request: Request) -> Response:
         """Resolve a position to an offset."""
         query = query_of(request, frozenset({"at", "fresh"}))
-        if "at" not in query:
-            raise Unreadable("at is missing: send ?at=earliest, latest, N, -N or @time", field="at")
-        position = parse_position(query["at"], "at")
+        position = required_position(query, "at")
         fresh = flag(query, "fresh", default=True)
 
         async def resolve(context: RequestContext, ref: PartitionRef) -> Response:

@@ -9,8 +9,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import LATEST, Anchor, FetchLimits, Position
+from tidelog.services.broker.api.fetch import LATEST, Anchor, FetchLimits
 from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.consuming.partition_ends import look_up
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, answer_media
@@ -20,16 +21,16 @@ from tidelog.services.http.v1.fetch_routes import HEARTBEAT_MS, JSON_RECORDS_DEF
 from tidelog.services.http.v1.followed_events import FollowedEvents
 from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
 from tidelog.services.http.v1.followed_topic import FollowedTopic
-from tidelog.services.http.v1.parameters import flag, optional_number, parse_partitions, query_of, topic_of
+from tidelog.services.http.v1.parameters import chosen_partitions, flag, optional_number, query_of, topic_of
 from tidelog.services.http.v1.positions import parse_position
 from tidelog.services.http.v1.topic_position import POSITION_PARTITIONS_MAX, parse_position_text, position_headers
-from tidelog.storage.errors import Invalid, NotFound
+from tidelog.storage.errors import Invalid
 from tidelog.wire.errors import Unreadable
 
 _QUERY = frozenset({"offset", "wait_ms", "encoding", "positions", "partitions"})
 _ONE_RECORD = FetchLimits(1, 1)
 STARTS_AT_ONCE = 16
-"""Partitions whose start is resolved at the same time."""
+"""Partitions whose start is checked at the same time."""
 
 
 class FollowRoutes:
@@ -50,7 +51,7 @@ class FollowRoutes:
         options = LineOptions(wants_base64(query), wait_ms is not None, flag(query, "positions", default=False))
         if media is Media.EVENTS:
             _check_event_options(options)
-        chosen = self._partitions(context, query, topic)
+        chosen = chosen_partitions(query, self._broker.topic(context, topic))
         if options.positions or media is Media.EVENTS:
             _check_position_size(topic, len(chosen))
         offsets = await self._start(request, query, topic, chosen)
@@ -64,16 +65,6 @@ class FollowRoutes:
             return StreamAnswer(self._service.waiting, FollowedEvents(followed, base64=options.base64))
         return StreamAnswer(self._service.waiting, FollowedLines(followed, options), position_headers(offsets))
 
-    def _partitions(self, context: RequestContext, query: Mapping[str, str], topic: str) -> Sequence[int]:
-        """The partitions that the client names, otherwise all. Raises `NotFound`."""
-        count = self._broker.topic(context, topic).partition_count
-        if "partitions" not in query:
-            return range(count)
-        chosen = parse_partitions(query["partitions"])
-        if chosen[-1] >= count:
-            raise NotFound(f"{topic} has no partition {chosen[-1]}: its partitions are 0 to {count - 1}")
-        return chosen
-
     async def _start(
         self, request: Request, query: Mapping[str, str], topic: str, chosen: Sequence[int]
     ) -> dict[int, int]:
@@ -81,19 +72,23 @@ class FollowRoutes:
         last_id, context = request.headers.get("last-event-id"), context_of(request)
         resumed = parse_position_text(last_id, "Last-Event-ID") if last_id else {}
         position = parse_position(query["offset"]) if "offset" in query else LATEST
+        given = {number: resumed[number] for number in chosen if number in resumed}
+        others = [number for number in chosen if number not in resumed]
+        if position.anchor is Anchor.OFFSET:
+            given |= dict.fromkeys(others, position.value)
+            others = []
+        found = await look_up(self._broker, context, [((topic, number), position) for number in others])
+        await self._check(context, topic, given)
+        begins = given | {number: answer.part.begin for (_, number), answer in found.items()}
+        return {number: begins[number] for number in chosen}
 
-        async def begin(partition: int) -> int:
-            at = Position(Anchor.OFFSET, resumed[partition]) if partition in resumed else position
-            offset = await self._broker.resolve(context, topic, partition, at)
-            if at.anchor is Anchor.OFFSET:
-                await self._broker.fetch(context, topic, partition, offset, _ONE_RECORD)
-            return offset
-
-        offsets: dict[int, int] = {}
-        for first in range(0, len(chosen), STARTS_AT_ONCE):
-            some = chosen[first : first + STARTS_AT_ONCE]
-            offsets |= zip(some, await asyncio.gather(*map(begin, some)), strict=True)
-        return offsets
+    async def _check(self, context: RequestContext, topic: str, offsets: Mapping[int, int]) -> None:
+        """Raises the error that a fetch from one of `offsets` raises."""
+        numbers = sorted(offsets)
+        for first in range(0, len(numbers), STARTS_AT_ONCE):
+            some = numbers[first : first + STARTS_AT_ONCE]
+            fetches = (self._broker.fetch(context, topic, number, offsets[number], _ONE_RECORD) for number in some)
+            await asyncio.gather(*fetches)
 
 
 def _check_event_options(options: LineOptions) -> None:

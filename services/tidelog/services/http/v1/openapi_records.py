@@ -19,7 +19,7 @@ from tidelog.wire.topic_log import (
     SpanDescription,
     TopicLogDescription,
 )
-from tidelog.wire.topics import LogStartAnswer, OffsetAnswer
+from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, ResolvedOffset, ResolvedOffsets
 
 _JSON, _NDJSON, _TEXT, _ARROW, _EVENTS, _STORED = (media.value for media in Media)
 _INT32, _INT64 = whole(0, 2**31 - 1), whole(0, 2**63 - 1)
@@ -45,6 +45,7 @@ _PRODUCE_PARTITION_PARAMETERS = (
     header(headers.PRODUCER_EPOCH, _INT32, "Epoch of the producer.", 0),
     header(headers.SEQUENCE, _INT64, "Sequence number of the first record.", 0),
 )
+_CHOSEN = query("partitions", TEXT, "Only these partitions: a list of numbers and ranges.", "0-3,7")
 _FETCH_PARAMETERS = (
     query("offset", _START, "N, earliest (default), latest, -N or @time.", "earliest"),
     query("max_records", _LIMIT, "The largest number of records.", 100),
@@ -55,12 +56,12 @@ _FETCH_PARAMETERS = (
 _FOLLOW_PARAMETERS = (
     query("offset", _START, "Where each partition begins; default latest.", "latest"),
     query("wait_ms", _INT32, "JSON lines: end the answer after this time without a record.", 0),
-    query("partitions", TEXT, "Only these partitions: a list of numbers and ranges.", "0-3,7"),
+    _CHOSEN,
     query("positions", {"type": "boolean"}, "JSON lines: send lines with the position, too.", True),
     header("Last-Event-ID", TEXT, "Continue from this position.", "0:41,1:7"),
 )
 _LOG_PARAMETERS = (
-    query("partitions", TEXT, "Only these partitions: a list of numbers and ranges.", "0-3,7"),
+    _CHOSEN,
     query("min_offset", _INT64, "Only spans with records at or after this offset.", 0),
     query("max_offset", _INT64, "Only spans with records at or before this offset.", 1_000_000),
     query("min_timestamp", _INT64, "Only segments with records at or after this time, in ms since 1970.", _TIME_MS),
@@ -122,6 +123,13 @@ FETCH = operation(
 FOLLOW = operation("GET", "fetch", {200: _STREAMED}, _READ_REFUSALS, (parts.TOPIC, *_FOLLOW_PARAMETERS, _BASE64))
 LOG = operation("GET", "fetch", {200: answer(_LOG)}, (400, 404, 406, 409, 422), (parts.TOPIC, *_LOG_PARAMETERS, _FRESH))
 OFFSET = operation("GET", "fetch", {200: answer(OffsetAnswer(41))}, _READ_REFUSALS, (*_ONE, _AT, _FRESH))
+OFFSETS = operation(
+    "GET",
+    "fetch",
+    {200: answer(ResolvedOffsets((ResolvedOffset(0, 41), ResolvedOffset(1, 7))))},
+    _READ_REFUSALS,
+    (parts.TOPIC, _AT, _CHOSEN, _FRESH),
+)
 FETCH_PARTS = operation(
     "POST",
     "fetch",

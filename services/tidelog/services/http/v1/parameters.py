@@ -4,11 +4,13 @@ any work is done."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from tidelog.coordinator.topics.topic import Topic
+from tidelog.storage.errors import NotFound
 from tidelog.wire.errors import Unreadable
 
 NO_QUERY: frozenset[str] = frozenset()
@@ -79,6 +81,18 @@ def parse_partitions(text: str) -> list[int]:
         if len(found) > PARTITIONS_NAMED_MAX:
             raise Unreadable(f"partitions names more than {PARTITIONS_NAMED_MAX} partitions", field="partitions")
     return sorted(found)
+
+
+def chosen_partitions(query: Mapping[str, str], topic: Topic) -> Sequence[int]:
+    """The partitions in the parameter ``partitions``; without it, all that the topic has. Raises `Unreadable`,
+    `NotFound`."""
+    if "partitions" not in query:
+        return range(topic.partition_count)
+    chosen = parse_partitions(query["partitions"])
+    if chosen[-1] >= topic.partition_count:
+        known = f"its partitions are 0 to {topic.partition_count - 1}"
+        raise NotFound(f"{topic.name} has no partition {chosen[-1]}: {known}")
+    return chosen
 
 
 def topic_of(request: Request) -> str:

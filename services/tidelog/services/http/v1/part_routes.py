@@ -68,14 +68,15 @@ class PartRoutes:
 def part_limits(
     service: Service, media: Media, max_records: int | None, max_bytes: int | None, wait_ms: int
 ) -> FetchLimits:
-    """The limits that a client asks for, or the defaults of `media`, within those of the broker."""
+    """The limits that a client asks for, or the defaults of `media`, within those of the broker. A fetch without
+    records does not wait for any."""
     settings, arrow = service.settings, media in (Media.ARROW, Media.STORED)
     records_default = settings.fetch_max_records if arrow else JSON_RECORDS_DEFAULT
     bytes_default = settings.fetch_max_bytes if arrow else JSON_BYTES_DEFAULT
     return FetchLimits(
         min(records_default if max_records is None else max_records, settings.fetch_max_records),
         min(bytes_default if max_bytes is None else max_bytes, settings.fetch_max_bytes),
-        min(wait_ms, settings.fetch_max_wait_ms),
+        0 if max_records == 0 else min(wait_ms, settings.fetch_max_wait_ms),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tidelog.services.broker.api.fetch import EARLIEST, LATEST, Anchor, Position
 from tidelog.services.http.bodies.timestamps import parse_iso_ms
@@ -31,6 +32,13 @@ def parse_position(text: str, name: str = "offset") -> Position:
     raise Unreadable(
         f"{name} must be an offset, 'earliest', 'latest', -N (N before the end) or @time, not {text[:80]!r}", field=name
     )
+
+
+def required_position(query: Mapping[str, str], name: str) -> Position:
+    """The position in the parameter `name`, which must be there. Raises `Unreadable`."""
+    if name not in query:
+        raise Unreadable(f"{name} is missing: send ?{name}=earliest, latest, N, -N or @time", field=name)
+    return parse_position(query[name], name)
 
 
 def _time_ms(text: str, name: str) -> int:

@@ -40,7 +40,7 @@ from tidelog.services.http.v1.topic_list import (
 )
 from tidelog.wire.topics import LogStartAnswer, PartitionDescription, TopicDescription
 
-_ENDS_ONLY = FetchLimits(1, 0, fresh=False)
+_ENDS_ONLY = FetchLimits(0, 0, fresh=False)
 _LIST_QUERY = frozenset({"limit", "after", "detail"})
 _CREATE = msgspec.json.Decoder(CreateForm)
 _ALTER = msgspec.json.Decoder(AlterForm)
