@@ -83,7 +83,7 @@ async def _write(store: ObjectStore, options: argparse.Namespace) -> None:
     await log.latest()
     for run, records in enumerate(_tables(options)):
         shape = RunShape(records.num_rows, {0: records.nbytes}, RULES.segment_bytes)
-        with closing(RunWriter(PLACE, shape, lambda: SEGMENT_FLAVOR, options.folder)) as writer:
+        with closing(RunWriter(PLACE, shape, SEGMENT_FLAVOR, options.folder)) as writer:
             for piece in pieces_of(records):
                 writer.write(*piece)
             (encoded,) = writer.finish(SystemEntropy(), RunFacts(run, 0, 1))

@@ -17,8 +17,7 @@ from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
-from tidelog.storage.upkeep.upkeep import Upkeep
-from tidelog.storage.upkeep.upkeep_tasks import upkeep_tasks
+from tidelog.storage.upkeep.upkeep import Upkeep, upkeep_tasks
 
 RULES = {
     WEB.topic_id: UpkeepRules(retention_ms=-1, retention_bytes=1_000, segment_ms=1, grace_ms=0),

@@ -20,7 +20,7 @@ from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_row_groups
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_rows
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import stored_entry
@@ -158,9 +158,9 @@ async def test_an_entry_that_cannot_be_decoded_is_lost_although_its_checksums_ar
     ) -> pa.Table:
         if name == key:
             raise Corrupt(key, "is not Parquet")
-        return decode_row_groups(name, flavor, footer, groups, body)
+        return decode_rows(name, flavor, footer, groups, body)
 
-    monkeypatch.setattr(stored_entry, "decode_row_groups", undecodable)
+    monkeypatch.setattr(stored_entry, "decode_rows", undecodable)
     archiver = archiver_of(scene, store)
     for _ in range(3):
         await passes(archiver, scene)

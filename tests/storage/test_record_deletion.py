@@ -28,7 +28,7 @@ from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.upkeep.record_deletion import delete_records, deleted_below
+from tidelog.storage.upkeep.log_starts import delete_records, deleted_below
 
 
 @given(TOPICS, st.sampled_from(PARTITIONS), st.integers(0, 40))

@@ -32,7 +32,7 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.collect import Collector
-from tidelog.storage.upkeep.record_deletion import delete_records
+from tidelog.storage.upkeep.log_starts import delete_records
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.upkeep import Upkeep

@@ -23,7 +23,7 @@ from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
 from tidelog.storage.parquet import parquet_format
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer, decode_row_groups
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer, decode_rows
 from tidelog.storage.records import as_stored
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, decode_topic_segment
 from tidelog.storage.wal import entry_groups, stored_entry
@@ -143,9 +143,9 @@ def test_only_the_row_groups_of_pieces_that_are_not_copied_are_decoded(monkeypat
         key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], body: memoryview
     ) -> pa.Table:
         decoded.append((key, [group.index for group in groups]))
-        return decode_row_groups(key, flavor, footer, groups, body)
+        return decode_rows(key, flavor, footer, groups, body)
 
-    monkeypatch.setattr(stored_entry, "decode_row_groups", noted)
+    monkeypatch.setattr(stored_entry, "decode_rows", noted)
     entries = [
         entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60))),
         entry(1, spans_of((place(0, 0), 60, 60), (place(0, 1), 60, 3), (place(0, 2), 0, 60), (place(0, 3), 0, 4))),

@@ -23,7 +23,7 @@ from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
-from tidelog.storage.upkeep.record_deletion import delete_records
+from tidelog.storage.upkeep.log_starts import delete_records
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN
 

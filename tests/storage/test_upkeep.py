@@ -19,7 +19,7 @@ from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.upkeep.record_deletion import delete_records
+from tidelog.storage.upkeep.log_starts import delete_records
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.upkeep import ASK_AGAIN_MS, CONFLICTS_MAX, Upkeep

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage.errors import Unavailable
+from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.partitioner import partitions_of
 from tidelog.storage.upkeep.key_spill import PARTS, Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
 from tidelog.storage.upkeep.row_set import RowSet
@@ -118,13 +119,19 @@ def test_hashes_spread_the_keys_of_one_partition() -> None:
     assert counts.max() < 1.5 * counts.mean()
 
 
-@given(rows=st.sets(st.integers(0, 99)), first_row=st.integers(0, 99), count=st.integers(0, 100))
-def test_a_row_set_says_which_rows_are_in_it(rows: set[int], first_row: int, count: int) -> None:
-    end_row = min(100, first_row + count)
-    found = RowSet(100)
+def of_records(key: str, records: int) -> TopicSegment:
+    return TopicSegment(key, 0, 0, 1, "", 0, 0, 0, (SegmentSpan(0, 0, records - 1, records, 1),))
+
+
+@given(rows=st.sets(st.integers(0, 99)), first=st.integers(0, 59), count=st.integers(0, 60))
+def test_a_row_set_says_which_rows_of_a_segment_are_in_it(rows: set[int], first: int, count: int) -> None:
+    segments = [of_records("a", 33), of_records("b", 60), of_records("c", 7)]
+    end = min(60, first + count)
+    found = RowSet(segments)
+    assert [found.first_row(segment) for segment in segments] == [0, 33, 93]
     found.add(np.array(sorted(rows), np.int64))
     found.add(np.array(sorted(rows), np.int64)[:1])
-    assert np.flatnonzero(found.mask(first_row, end_row)).tolist() == sorted(
-        row - first_row for row in rows if first_row <= row < end_row
-    )
-    assert found.count(first_row, end_row) == len([row for row in rows if first_row <= row < end_row])
+    within = [row - 33 for row in sorted(rows) if 33 + first <= row < 33 + end]
+    assert (first + np.flatnonzero(found.mask(segments[1], first, end))).tolist() == within
+    assert found.count(segments[1], first, end) == len(within)
+    assert found.count(segments[2]) == len([row for row in rows if row >= 93])

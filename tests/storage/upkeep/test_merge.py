@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +40,7 @@ from tests.storage.upkeep.merge_scenes import (
     topic_of,
 )
 
-from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.errors import Conflict, Corrupt, Unavailable
 from tidelog.storage.layout import shard_segment_id
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -47,6 +50,7 @@ from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.spill_file import SpillFile
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
 MIB = 1 << 20
@@ -365,6 +369,54 @@ async def test_an_input_that_left_meanwhile_is_a_conflict_and_not_corrupt(tmp_pa
     assert len(await segments_of(store)) == 3
 
 
+# ---- a merge that ends early
+
+
+def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The errors of finalizers from now on."""
+    seen: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(repr(unraisable.exc_value)))
+    return seen
+
+
+async def test_a_cancelled_merge_leaves_no_writer_that_writes_to_a_closed_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cancelled at each of its requests: before the first row group is written, and after it."""
+    store = MemoryObjectStore()
+    for first in (0, 6_000):
+        await add(store, {at: moved(events(6_000), first) for at in range(4)}, split=lambda at: at)
+    before, seen = await manifest_of(store), unraisable(monkeypatch)
+    for request in range(1, 9):
+        stalling = Stalling(store, request)
+        task = asyncio.create_task(merge(stalling, tmp_path))
+        await stalling.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task, stalling
+        gc.collect()
+    assert (seen, await manifest_of(store), is_empty(tmp_path)) == ([], before, True)
+
+
+async def test_a_full_disk_leaves_no_writer_that_writes_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryObjectStore()
+    for first in (0, 6_000):
+        await add(store, {at: moved(events(6_000), first) for at in range(2)})
+    seen, written = unraisable(monkeypatch), SpillFile.write
+
+    def full(file: SpillFile, data: bytes | memoryview) -> int:
+        if file.tell() > 100_000 and not file.closed:
+            raise Unavailable("no space")
+        return written(file, data)
+
+    monkeypatch.setattr(SpillFile, "write", full)
+    with pytest.raises(Unavailable, match="no space"):
+        await merge(store, tmp_path)
+    gc.collect()
+    assert seen == []
+
+
 # ---- other readers
 
 
@@ -449,6 +501,21 @@ class CountingGets(WatchedStore):
 
     async def before_read(self, key: str) -> None:
         self.gets += 1
+
+
+class Stalling(WatchedStore):
+    """A read of a segment, the one with the number `at`, is never answered."""
+
+    def __init__(self, inner: ObjectStore, at: int) -> None:
+        super().__init__(inner)
+        self.left = at
+        self.reached = asyncio.Event()
+
+    async def before_read(self, key: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.reached.set()
+            await asyncio.Event().wait()
 
 
 class Growing(WatchedStore):

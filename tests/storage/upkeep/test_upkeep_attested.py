@@ -21,8 +21,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.rules import DAY_MS, UpkeepLimits, UpkeepRules
-from tidelog.storage.upkeep.upkeep import Upkeep
-from tidelog.storage.upkeep.upkeep_tasks import upkeep_tasks
+from tidelog.storage.upkeep.upkeep import Upkeep, upkeep_tasks
 
 DELETE = UpkeepRules(retention_ms=5 * DAY_MS, segment_bytes=20_000, segment_ms=DAY_MS // 2, grace_ms=0)
 COMPACT = UpkeepRules(

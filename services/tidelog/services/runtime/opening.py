@@ -21,8 +21,7 @@ from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.s3_settings import S3Settings
 from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.rules import Load, UpkeepLimits, always_idle
-from tidelog.storage.upkeep.upkeep import Upkeep
-from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
+from tidelog.storage.upkeep.upkeep import Upkeep, upkeep_store, upkeep_tasks
 
 if TYPE_CHECKING:
     from tidelog.coordinator.etcd.store import EtcdKeyValueStore

@@ -30,11 +30,23 @@ import pyarrow.parquet as pq
 
 from tidelog.storage.parquet.parquet_format import MAGIC
 from tidelog.storage.parquet.sparse_file import SparseFile
-from tidelog.storage.parquet.thrift_compact import I32, I64, Damaged, Listed, Struct, StructReader, write_struct
+from tidelog.storage.parquet.thrift_compact import (
+    I32,
+    I64,
+    STRUCT,
+    Damaged,
+    Listed,
+    Places,
+    Struct,
+    StructReader,
+    write_struct,
+)
 
 _DATA_PAGE, _BYTE_ARRAY, _OPTIONAL, _ZSTD = 0, 6, 1, 6  # of Parquet's enumerations
 _ENCODINGS = (0, 3, 6, 7)  # PLAIN, RLE, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY; the reader goes by the pages' own
 _COLUMN = b"value"
+_KIND, _RAW_BYTES, _STORED_BYTES, _ROWS = (1,), (2,), (3,), (5, 1)
+_PAGE_HEADER: Places = {1: None, 2: None, 3: None, 5: {1: None}}
 
 
 @dataclass(frozen=True)
@@ -64,15 +76,12 @@ def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) ->
     pages: list[ColumnPage] = []
     while start < end:
         reader = StructReader(data[:end], start)
-        header = reader.struct()
-        if header.get(1) != _DATA_PAGE:
+        header = {found.path: found.value for found in reader.numbers(_PAGE_HEADER)}
+        if header.get(_KIND) != _DATA_PAGE:
             return None
-        raw_bytes, stored_bytes, numbers = header.get(2), header.get(3), header.get(5)
-        if not (isinstance(raw_bytes, int) and isinstance(stored_bytes, int) and isinstance(numbers, dict)):
-            raise Damaged("a page's header lacks its sizes")
+        raw_bytes, stored_bytes, rows = (header.get(path, -1) for path in (_RAW_BYTES, _STORED_BYTES, _ROWS))
         page_end = reader.position + stored_bytes
-        rows = numbers.get(1)
-        if not isinstance(rows, int) or stored_bytes < 0 or rows <= 0 or page_end > end:
+        if min(raw_bytes, stored_bytes) < 0 or rows <= 0 or page_end > end:
             raise Damaged("a page's header has impossible sizes")
         pages.append(ColumnPage(start, page_end, row, rows, raw_bytes))
         start, row = page_end, row + rows
@@ -135,7 +144,7 @@ def _is_null_page(page: ColumnPage, data: memoryview, levels: int) -> bool:
     if page.raw_bytes != len(nulls):  # so no unchecked size leads to a large allocation
         return False
     reader = StructReader(data[: page.end], page.start)
-    reader.struct()
+    reader.skip(STRUCT)
     try:
         return bytes(pa.Codec("zstd").decompress(data[reader.position : page.end], len(nulls))) == nulls
     except OSError:

@@ -80,6 +80,10 @@ class ParquetEncoder:
         self._writer.close()
         return self._ends
 
+    def abandon(self) -> None:
+        """Write no more, finished or not: otherwise pyarrow's finalizer writes a footer, and reports that it failed."""
+        self._writer.is_open = False
+
 
 def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
     """Write the checksums of all parts of `body` into its footer. The footer's own comes last, since it covers the

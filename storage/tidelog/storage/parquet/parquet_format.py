@@ -1,7 +1,7 @@
 """The format of Tidelog's Parquet objects: plain Parquet with checksums over every byte.
 
-Any reader sees a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the footer's
-key-value metadata are Tidelog's:
+Any reader sees a Parquet file (page checksums on). Its columns are found by field id, then by name (`stored_columns`).
+Three entries of the footer's key-value metadata are Tidelog's:
 
 - ``tidelog.format``: kind and version, such as ``wal/2``. An unknown one is refused.
 - ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `topic_segment`).
@@ -23,7 +23,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.sparse_file import SparseFile
+from tidelog.storage.parquet.stored_columns import StoredColumn, stored_columns
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
@@ -64,15 +65,18 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """A checked footer, at `start` of the object of `object_bytes`. `index_crc32` is the checksum of the bytes between
-    the last row group and the footer; None if there are none."""
+    """A checked footer, at `start` of the object of `object_bytes`. `columns`: where the object has the columns of the
+    flavor, by their names; `has_only_ours`: it has no others, and in the same order. `index_crc32` is the checksum of
+    the bytes between the last row group and the footer; None if there are none."""
 
     header_json: bytes
     start: int
     object_bytes: int
     row_groups: tuple[RowGroup, ...]
     metadata: pq.FileMetaData
-    index_crc32: int | None = None
+    columns: Mapping[str, StoredColumn]
+    has_only_ours: bool
+    index_crc32: int | None
 
     @property
     def rows(self) -> int:
@@ -93,26 +97,28 @@ def footer_bytes(key: str, tail: bytes | memoryview) -> int:
 
 def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
     """The header's JSON from the object's last bytes, at least `footer_bytes` of them."""
-    footer = _checked(key, tail).footer
+    footer, _ = _checked(key, tail)
     with parsing(key):
         return _header(key, flavor, pq.read_metadata(pa.BufferReader(footer)))
 
 
 def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, object_bytes: int) -> Footer:
     """The footer from the last bytes of an object of `object_bytes`."""
-    checked = _checked(key, tail)
-    start = object_bytes - len(checked.footer)
+    footer, others = _checked(key, tail)
+    start = object_bytes - len(footer)
     with parsing(key):
-        metadata = pq.read_metadata(pa.BufferReader(checked.footer))
+        metadata = pq.read_metadata(pa.BufferReader(footer))
         header_json = _header(key, flavor, metadata)
-        if not metadata.schema.to_arrow_schema().equals(flavor.schema):
-            raise Corrupt(key, f"its columns are not those of {flavor.name}")
-        has_index = len(checked.others) > metadata.num_row_groups
-        if len(checked.others) != metadata.num_row_groups + has_index:
-            raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checked.others)} checksums")
-        groups = _row_groups(key, flavor, metadata, checked.others, start)
-    index_crc32 = checked.others[-1] if has_index else None
-    return Footer(header_json, start, object_bytes, groups, metadata, index_crc32)
+        schema = metadata.schema.to_arrow_schema()
+        columns = stored_columns(key, flavor.schema, schema)
+        has_index = len(others) > metadata.num_row_groups
+        if len(others) != metadata.num_row_groups + has_index:
+            raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(others)} checksums")
+        bounded = [columns[name].leaf for name in flavor.statistics]
+        groups = _row_groups(key, bounded, metadata, others, start)
+    index_crc32 = others[-1] if has_index else None
+    ours = schema.remove_metadata().equals(flavor.schema, check_metadata=True)
+    return Footer(header_json, start, object_bytes, groups, metadata, columns, ours, index_crc32)
 
 
 def decode_rows(
@@ -123,38 +129,29 @@ def decode_rows(
     data: memoryview,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of consecutive `groups`, whose bytes are `data`: checked, then decoded; all columns, or those named."""
+    """The rows of `groups`, ascending: checked, then decoded; all columns, or those named. `data`: the whole object, or
+    the bytes from the first to the last of the groups."""
     schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
     if not groups:
         return schema.empty_table()
-    file_object = cast(
-        io.IOBase, SparseFile(data, groups[0].start, footer.object_bytes)
-    )  # PythonFile needs only its methods
-    return _decoded(key, schema, footer, groups, data, pa.PythonFile(file_object, mode="r"))
-
-
-def decode_row_groups(
-    key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], body: memoryview
-) -> pa.Table:
-    """The rows of some `groups`, ascending, of the object `body`: checked, then decoded."""
-    if not groups:
-        return flavor.schema.empty_table()
-    # A file object in Python would wait for the GIL at every read, longer than all the rest takes.
-    data = body[groups[0].start : groups[-1].end]
-    return _decoded(key, flavor.schema, footer, groups, data, pa.BufferReader(body))
-
-
-def _decoded(
-    key: str, schema: pa.Schema, footer: Footer, groups: Sequence[RowGroup], data: memoryview, source: pa.NativeFile
-) -> pa.Table:
-    """The rows of `groups` from `source`, after their bytes, `data`, are checked."""
-    check_groups(key, groups, data)
+    whole = len(data) == footer.object_bytes
+    check_groups(key, groups, data[groups[0].start : groups[-1].end] if whole else data)
+    base = 0 if whole else groups[0].start
+    names = [footer.columns[name].name for name in schema.names]
     # The pages' own checksums are not checked: the row group's covers the same bytes and their headers.
-    with parsing(key), pq.ParquetFile(source, metadata=footer.metadata) as file:
-        table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
-    if table.num_rows != sum(group.rows for group in groups):
-        raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
-    return pa.Table.from_arrays(table.select(schema.names).columns, schema=schema)
+    with parsing(key), pq.ParquetFile(_file(data, base, footer), metadata=footer.metadata) as file:
+        table = file.read_row_groups([group.index for group in groups], columns=names, use_threads=False)
+        if table.num_rows != sum(group.rows for group in groups):
+            raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
+        return pa.Table.from_arrays(table.select(names).columns, schema=schema)
+
+
+def _file(data: memoryview, base: int, footer: Footer) -> pa.NativeFile:
+    """The object, of which `data` is there from `base` on. A file in Python waits for the GIL at every read, longer
+    than all the rest takes, so a whole object is none."""
+    if not base:
+        return pa.BufferReader(data)
+    return pa.PythonFile(cast(io.IOBase, SparseFile(data, base, footer.object_bytes)), mode="r")
 
 
 def check_groups(key: str, groups: Sequence[RowGroup], data: memoryview) -> None:
@@ -177,18 +174,11 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
     indexes = view[footer.rows_end : footer.start]
     if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
         raise Corrupt(key, "its indexes do not have their checksum")
-    return footer, decode_row_groups(key, flavor, footer, footer.row_groups, view)
+    return footer, decode_rows(key, flavor, footer, footer.row_groups, view)
 
 
-@dataclass(frozen=True)
-class _Checked:
+def _checked(key: str, tail: bytes | memoryview) -> tuple[memoryview, Sequence[int]]:
     """A footer's bytes, its length and the magic included, and the checksums of the parts before it."""
-
-    footer: memoryview
-    others: tuple[int, ...]
-
-
-def _checked(key: str, tail: bytes | memoryview) -> _Checked:
     length = footer_bytes(key, tail)
     if length > len(tail):
         raise Corrupt(key, f"its footer takes {length} bytes, of which {len(tail)} are there")
@@ -203,7 +193,7 @@ def _checked(key: str, tail: bytes | memoryview) -> _Checked:
     numbers = [int(digits[place : place + CHECKSUM_DIGITS], 16) for place in range(0, len(digits), CHECKSUM_DIGITS)]
     if numbers[0] != crc32:
         raise Corrupt(key, "its footer does not have its checksum")
-    return _Checked(footer, tuple(numbers[1:]))
+    return footer, numbers[1:]
 
 
 @contextmanager
@@ -227,16 +217,16 @@ def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes
 
 
 def _row_groups(
-    key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData, checksums: Sequence[int], end: int
+    key: str, bounded: Sequence[int], metadata: pq.FileMetaData, checksums: Sequence[int], end: int
 ) -> tuple[RowGroup, ...]:
-    """The row groups. Together with the indexes they must fill the object from the magic to `end`, the footer."""
+    """The row groups, with the bounds of the leaf columns `bounded`. Together with the indexes they must fill the
+    object from the magic to `end`, the footer."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     has_index = len(checksums) > len(groups)
     last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if has_index else [end]
     edges = [*(_start(group.column(0)) for group in groups), *last]
     if edges[:1] != [len(MAGIC)] or edges != sorted(edges) or edges[-1] > end:
         raise Corrupt(key, "its row groups do not fill it")
-    columns = [flavor.schema.names.index(name) for name in flavor.statistics]
     return tuple(
         RowGroup(
             index=index,
@@ -245,7 +235,7 @@ def _row_groups(
             crc32=crc32,
             rows=groups[index].num_rows,
             raw_bytes=groups[index].total_byte_size,
-            bounds=tuple(_bounds(key, groups[index].column(column)) for column in columns),
+            bounds=tuple(_bounds(key, groups[index].column(column)) for column in bounded),
         )
         for index, crc32 in enumerate(checksums[: len(groups)])
     )

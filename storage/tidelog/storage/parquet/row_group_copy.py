@@ -8,12 +8,12 @@
 
 The bytes of a row group do not say where they are in the file. Only the footer does: for each column, the position of
 its first data page and of its dictionary. A copy needs a new footer with other positions, and nothing else. pyarrow
-cannot write such a footer, so this module writes it: it keeps the bytes of each column's metadata, statistics included,
-and exchanges the positions. Copying costs a fifteenth of decoding and encoding (ADR 0030).
+cannot write such a footer, so this module writes it: it keeps the bytes of each row group's metadata, statistics
+included, and exchanges the positions. Copying costs a fifteenth of decoding and encoding (ADR 0030).
 
-Sources and target have the same columns, field ids included. Page indexes and bloom filters lie outside the row groups
-and are not copied; a copy has none. Source of the field numbers: ``parquet.thrift`` of the Apache Parquet format.
-"""
+Sources and target have the same columns, field ids included (`Footer.has_only_ours`). Page indexes and bloom filters
+lie outside the row groups and are not copied; a copy has none. Source of the field numbers: ``parquet.thrift`` of the
+Apache Parquet format."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
@@ -45,6 +46,8 @@ from tidelog.storage.parquet.thrift_compact import (
     Damaged,
     Encoded,
     Listed,
+    Number,
+    Places,
     Struct,
     StructReader,
     write_struct,
@@ -53,31 +56,28 @@ from tidelog.storage.parquet.thrift_compact import (
 
 _FORMAT_VERSION = 2
 _CREATED_BY = b"tidelog"
+_SCHEMA, _ROW_GROUPS, _ORDERS = 2, 4, 7  # fields of a footer
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The metadata of a column chunk in Thrift, cut out around the positions of its pages. `dictionary` is the position
-    of its dictionary page; None if it has none."""
-
-    before: bytes
-    data: int
-    between: bytes
-    dictionary: int | None
-    after: bytes
-
-    def moved(self, by: int) -> Struct:
-        """The chunk `by` bytes further on."""
-        found = [self.before, written_number(self.data + by), self.between]
-        if self.dictionary is not None:
-            found += [written_number(self.dictionary + by), self.after]
-        return Struct({2: I64(0), 3: Encoded(b"".join(found), STRUCT)})
+_FILE_OFFSET, _ORDINAL = (1, 2), (7,)
+_CHANGED: Places = {1: {2: None, 3: {9: None, 11: None}}, 5: None, 7: None}
+"""What a copy changes of a row group: of each column the deprecated position of its metadata, and the positions of its
+first data page and of its dictionary; its own position, and its number."""
+_ORDINAL_MAX = 2**15 - 1
 
 
 @dataclass(frozen=True)
 class _Group:
-    columns: Sequence[_Column]
-    raw_bytes: int
+    """The metadata of a row group in Thrift, cut out around the numbers that a copy changes."""
+
+    pieces: Sequence[bytes]
+    numbers: Sequence[Number]
+
+    def moved(self, by: int, ordinal: int) -> Encoded:
+        """The row group `by` bytes further on, as number `ordinal` of its file."""
+        fixed = {_FILE_OFFSET: 0, _ORDINAL: min(ordinal, _ORDINAL_MAX)}
+        numbers = (written_number(fixed.get(each.path, each.value + by)) for each in self.numbers)
+        return Encoded(b"".join(chain.from_iterable(zip(self.pieces, chain(numbers, [b""]), strict=True))), STRUCT)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class RowGroupCopier:
         self._size = len(MAGIC)
         self._ends: list[int] = []
         self._rows = 0
-        self._groups: list[Struct] = []
+        self._groups: list[Encoded] = []
         self._copied: list[RowGroup] = []
         self._like: CopySource | None = None
 
@@ -146,11 +146,12 @@ class RowGroupCopier:
 
     def add(self, source: CopySource, index: int) -> None:
         """Append row group `index` of `source`."""
-        like = self._like = self._like or source
-        assert source.metadata.schema == like.metadata.schema, "all sources have the same columns"
+        self._like = self._like or source
+        assert source.footer.has_only_ours, "all sources have the same columns"
+        assert source.footer.index_crc32 is None, "indexes are not copied"
         group, stored = source.metadata.groups[index], source.footer.row_groups[index]
         self._pieces.append(source.bytes_of(index))
-        self._groups.append(_described(group, stored, self._size - stored.start))
+        self._groups.append(group.moved(self._size - stored.start, len(self._groups)))
         self._size += stored.end - stored.start
         self._ends.append(self._size)
         self._rows += stored.rows
@@ -174,81 +175,32 @@ class RowGroupCopier:
         return Struct(
             {
                 1: I32(_FORMAT_VERSION),
-                2: Encoded(self._like.metadata.schema, LIST),
+                _SCHEMA: Encoded(self._like.metadata.schema, LIST),
                 3: I64(self._rows),
-                4: Listed(self._groups),
+                _ROW_GROUPS: Listed(self._groups),
                 5: Listed([Struct({1: name.encode(), 2: value}) for name, value in ours.items()]),
                 6: _CREATED_BY,
-                7: Encoded(self._like.metadata.orders, LIST),  # without it, readers ignore statistics
+                _ORDERS: Encoded(self._like.metadata.orders, LIST),  # without it, readers ignore statistics
             }
         )
 
 
-def _described(group: _Group, stored: RowGroup, moved_by: int) -> Struct:
-    return Struct(
-        {
-            1: Listed([column.moved(moved_by) for column in group.columns]),
-            2: I64(group.raw_bytes),
-            3: I64(stored.rows),
-            5: I64(stored.start + moved_by),
-            6: I64(stored.end - stored.start),
-        }
-    )
-
-
 def _read_metadata(reader: StructReader) -> _Metadata:
     groups: list[_Group] = []
-    schema = orders = b""
+    kept = {_SCHEMA: b"", _ORDERS: b""}
     for number, kind in reader.fields():
         start = reader.position
-        if number == 4:
+        if number == _ROW_GROUPS:
             groups = [_read_group(reader) for _ in reader.items()]
             continue
         reader.skip(kind)
-        if number == 2:
-            schema = reader.between(start)
-        elif number == 7:
-            orders = reader.between(start)
-    return _Metadata(groups, schema, orders)
+        if number in kept:
+            kept[number] = reader.between(start)
+    return _Metadata(groups, kept[_SCHEMA], kept[_ORDERS])
 
 
 def _read_group(reader: StructReader) -> _Group:
-    columns: list[_Column] = []
-    raw_bytes = 0
-    for number, kind in reader.fields():
-        if number == 1:
-            columns = [_read_chunk(reader) for _ in reader.items()]
-        elif number == 2:
-            raw_bytes = reader.number()
-        else:
-            reader.skip(kind)
-    return _Group(columns, raw_bytes)
-
-
-def _read_chunk(reader: StructReader) -> _Column:
-    column = None
-    for number, kind in reader.fields():
-        if number == 3:
-            column = _read_column(reader)
-        else:
-            reader.skip(kind)
-    if column is None:
-        raise Damaged("a column chunk without metadata")
-    return column
-
-
-def _read_column(reader: StructReader) -> _Column:
-    """Field 9 is the position of the first data page, 11 that of the dictionary; fields come in ascending order."""
-    start, positions, cuts = reader.position, {}, []
-    for number, kind in reader.fields():
-        if number not in (9, 11):
-            reader.skip(kind)
-            continue
-        value_at = reader.position
-        positions[number] = reader.number()
-        cuts.append((value_at, reader.position))
-    if list(positions) not in ([9], [9, 11]):
-        raise Damaged("a column chunk without a position")
-    edges = [start, *(edge for cut in cuts for edge in cut), reader.position]
-    pieces = [reader.between(edges[place], edges[place + 1]) for place in range(0, len(edges), 2)]
-    return _Column(pieces[0], positions[9], pieces[1], positions.get(11), b"".join(pieces[2:]))
+    start = reader.position
+    numbers = list(reader.numbers(_CHANGED))
+    edges = [start, *chain.from_iterable((each.start, each.end) for each in numbers), reader.position]
+    return _Group([reader.between(*edges[at : at + 2]) for at in range(0, len(edges), 2)], numbers)

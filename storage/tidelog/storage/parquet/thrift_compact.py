@@ -1,17 +1,16 @@
 """The part of Thrift's compact protocol that Parquet's page headers and footers need.
 
-A struct that is read whole is a mapping from field number to value: numbers (booleans as 0 and 1), bytes, lists,
-structs. A large one is read field by field, and values that the caller does not need are skipped. A struct to be
-written is a `Struct` whose values carry their types, which the protocol needs for lists; a value that was read from
-another struct is written as its `Encoded` bytes. Source: the Thrift project's ``thrift-compact-protocol.md``.
+A struct is read field by field; the caller reads the values that it needs and skips the others. `numbers` finds those
+at given places. A struct to be written is a `Struct` whose values carry their types, which the protocol needs for
+lists; a value that was read from another struct is written as its `Encoded` bytes. Source: the Thrift project's
+``thrift-compact-protocol.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-Value = int | bytes | Sequence["Value"] | Mapping[int, "Value"]
+from typing import TypeAlias
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 DEPTH_MAX = 8
@@ -21,6 +20,20 @@ class Damaged(ValueError):
     """The bytes do not follow the protocol."""
 
 
+Places: TypeAlias = "Mapping[int, Places | None]"
+"""Fields of a struct by number. None: a number; otherwise a struct, or a list of structs, and the fields in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number at bytes ``[start, end)``. `path`: the field numbers that lead to it."""
+
+    path: tuple[int, ...]
+    value: int
+    start: int
+    end: int
+
+
 class StructReader:
     """Reads structs one after another from `data`, beginning at `position`."""
 
@@ -28,16 +41,17 @@ class StructReader:
         self._data = data
         self.position = position
 
-    def struct(self, depth: int = 0) -> Mapping[int, Value]:
-        """The next struct. Raises `Damaged`."""
-        if depth > DEPTH_MAX:
-            raise Damaged("structs within structs without end")
-        fields: dict[int, Value] = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else _unzigzag(self._varint())
-            fields[number] = self._value(head & 0x0F, depth)
-        return fields
+    def numbers(self, places: Places, path: tuple[int, ...] = ()) -> Iterator[Number]:
+        """The numbers at `places` of the next struct, which is read to its end. Raises `Damaged`."""
+        for number, kind in self.fields():
+            start, within = self.position, places.get(number, {})
+            if number not in places:
+                self.skip(kind)
+            elif within is None:
+                yield Number((*path, number), self.number(kind), start, self.position)
+            else:
+                for _ in self.items() if kind == _LIST else (kind,):
+                    yield from self.numbers(within, (*path, number))
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """The number and kind of each field of the next struct. The caller reads or skips each value before it asks for
@@ -47,8 +61,10 @@ class StructReader:
             number = number + (head >> 4) if head >> 4 else _unzigzag(self._varint())
             yield number, head & 0x0F
 
-    def number(self) -> int:
-        """The value of a field of kind I16, I32 or I64."""
+    def number(self, kind: int) -> int:
+        """The value of a field of `kind`. Raises `Damaged` if it is no integer."""
+        if kind not in (_I16, _I32, _I64):
+            raise Damaged(f"a value of kind {kind} where a number belongs")
         return _unzigzag(self._varint())
 
     def items(self) -> Iterator[int]:
@@ -79,23 +95,6 @@ class StructReader:
         elif kind not in (_TRUE, _FALSE):
             raise Damaged(f"a value of kind {kind}")
 
-    def _value(self, kind: int, depth: int) -> Value:
-        if kind in (_TRUE, _FALSE):
-            return int(kind == _TRUE)
-        if kind in (_I16, _I32, _I64):
-            return _unzigzag(self._varint())
-        if kind == _BYTE:
-            return self._byte()
-        if kind in (_DOUBLE, _BINARY):
-            return self._take(8 if kind == _DOUBLE else self._varint())
-        if kind in (_LIST, _SET):
-            head = self._byte()
-            count = head >> 4 if head >> 4 != 15 else self._varint()
-            return [self._value(head & 0x0F, depth + 1) for _ in range(count)]
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        raise Damaged(f"a value of kind {kind}")
-
     def _byte(self) -> int:
         position = self.position
         if position >= len(self._data):
@@ -111,11 +110,6 @@ class StructReader:
             if shift > 63:
                 raise Damaged("a number without end")
         return number | byte << shift
-
-    def _take(self, size: int) -> bytes:
-        start = self.position
-        self._pass(size)
-        return bytes(self._data[start : self.position])
 
     def _pass(self, size: int) -> None:
         if size > len(self._data) - self.position:

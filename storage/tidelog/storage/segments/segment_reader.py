@@ -22,18 +22,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 from cachetools import LRUCache
 
-from tidelog.storage.errors import Corrupt
-from tidelog.storage.layout import shard_segment_name
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import TopicSegment
-from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet.parquet_format import Footer, decode_footer, footer_bytes
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.parquet.parquet_format import Footer
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_slice import (
     StoredGroups,
@@ -44,6 +41,7 @@ from tidelog.storage.segments.segment_slice import (
     decode_span,
     offset_by_timestamp,
 )
+from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.span_groups import (
     SpanGroup,
     decoded_bytes,
@@ -51,14 +49,9 @@ from tidelog.storage.segments.span_groups import (
     plan_groups,
     plan_whole_groups,
 )
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, check_header
 from tidelog.storage.single_flight import SingleFlight
 
 FOOTER_CACHE_BYTES = 32 * 1024 * 1024
-FOOTER_TAIL_BYTES = 64 * 1024
-"""The first read of a footer takes this many bytes: enough for about 100 row groups."""
-SPAN_TAIL_BYTES = 48
-"""For each span, it takes so many bytes more."""
 READ_BYTES_MAX = 16 * 1024 * 1024
 READ_RECORDS_MAX = 2**63 - 1
 ROW_GROUP_CACHE_BYTES = 8 * 1024 * 1024
@@ -70,40 +63,6 @@ READ_BY_MAX = 1_000
 
 _Place: TypeAlias = tuple[str, int]
 """A row group: the key of its segment, and its number."""
-
-
-@dataclass(frozen=True)
-class SegmentTail:
-    """A footer, and the last bytes of the object that were read with it."""
-
-    footer: Footer
-    data: bytes
-
-
-async def read_tail(store: ObjectStore, segment: TopicSegment) -> SegmentTail:
-    """One request, two for a footer that is longer than usual. Raises `NotFound`, `Corrupt`, `Unavailable`."""
-    data = await read_last_bytes(store, segment, FOOTER_TAIL_BYTES + SPAN_TAIL_BYTES * len(segment.spans))
-    needed = footer_bytes(segment.key, data)
-    if len(data) < needed <= segment.size_bytes:
-        data = await read_last_bytes(store, segment, needed)
-    footer = decode_footer(segment.key, SEGMENT_FLAVOR, data, segment.size_bytes)
-    check_header(segment, _place(segment.key), footer)
-    return SegmentTail(footer, data)
-
-
-async def read_last_bytes(store: ObjectStore, segment: TopicSegment, length: int) -> bytes:
-    """Raises `NotFound`, `Unavailable`; `Corrupt` if the object has another size than its manifest says."""
-    stored = await store.get(segment.key, ByteRange(-length))
-    if fault := size_fault(segment, stored.info.size):
-        raise Corrupt(segment.key, fault)
-    return stored.data
-
-
-def size_fault(segment: TopicSegment, size_bytes: int) -> str | None:
-    """Why an object of `size_bytes` is not `segment`; None if it has the right size."""
-    return (
-        None if size_bytes == segment.size_bytes else f"has {size_bytes} bytes, its manifest says {segment.size_bytes}"
-    )
 
 
 class SegmentReader:
@@ -131,7 +90,7 @@ class SegmentReader:
         wanted = Wanted(found.span.partition, offset, bytes_max, records_max)
         first_group = 0
         while groups := plan_groups(tail.footer, found, offset, bytes_max, records_max, first_group):
-            records = await self._records(found.segment, tail, groups, wanted)
+            records = await self._records(tail, groups, wanted)
             if records.num_rows:
                 return records
             first_group = groups[-1].group.index + 1  # compaction removed the records from `offset` on in this one
@@ -146,7 +105,7 @@ class SegmentReader:
         groups = plan_whole_groups(tail.footer, found, offset, bytes_max, records_max)
         if not groups:
             return None
-        stored = await self._stored(found.segment, tail, groups, keep=False)
+        stored = await self._stored(tail, groups, keep=False)
         whole = WholeGroups(stored, groups, offset, sum(decoded_bytes(each, found) for each in groups))
         await asyncio.to_thread(whole.check, found.span.partition)
         return whole
@@ -173,36 +132,32 @@ class SegmentReader:
         wanted = Wanted(found.span.partition, offset, 1, 1)
         for each in groups_since(tail.footer, found, timestamp_ms):
             if each.last_offset >= offset:
-                stored = await self._stored(found.segment, tail, (each,), keep=True)
+                stored = await self._stored(tail, (each,), keep=True)
                 first = await asyncio.to_thread(offset_by_timestamp, stored, each, wanted, timestamp_ms)
                 if first is not None:
                     return first
         return None
 
-    async def _records(
-        self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup], wanted: Wanted
-    ) -> pa.Table:
+    async def _records(self, tail: SegmentTail, groups: Sequence[SpanGroup], wanted: Wanted) -> pa.Table:
         only = groups[0] if len(groups) == 1 else None
         if only and only.shared:
-            rows = await self._shared_rows(segment, tail, only, wanted.partition)
+            rows = await self._shared_rows(tail, only, wanted.partition)
             if rows is not None:
-                return await asyncio.to_thread(cut_span, segment.key, rows, only, wanted)
+                return await asyncio.to_thread(cut_span, tail.key, rows, only, wanted)
         keep = only is not None and (only.shared or wanted.is_part_of(only))
-        stored = await self._stored(segment, tail, groups, keep=keep)
+        stored = await self._stored(tail, groups, keep=keep)
         return await asyncio.to_thread(decode_span, stored, groups, wanted)
 
-    async def _shared_rows(
-        self, segment: TopicSegment, tail: SegmentTail, each: SpanGroup, partition: int
-    ) -> pa.Table | None:
+    async def _shared_rows(self, tail: SegmentTail, each: SpanGroup, partition: int) -> pa.Table | None:
         """All rows of a row group, if another partition of it was read lately."""
-        place = (segment.key, each.group.index)
+        place = (tail.key, each.group.index)
         last, self._read_by[place] = self._read_by.get(place, partition), partition
         rows = self.decoded.get(place)
         if rows is not None:
             return rows
         if last == partition or place not in self.row_groups:
             return None
-        stored = await self._stored(segment, tail, (each,), keep=True)
+        stored = await self._stored(tail, (each,), keep=True)
         rows = await asyncio.to_thread(decode_group, stored, each)
         if rows.nbytes <= self.decoded.maxsize:
             self.decoded[place] = rows
@@ -210,31 +165,24 @@ class SegmentReader:
 
     async def _tail(self, segment: TopicSegment) -> SegmentTail:
         if footer := self.footers.get(segment.key):
-            return SegmentTail(footer, b"")
+            return SegmentTail(segment.key, footer, memoryview(b""))
         tail = await self._tails.run(segment.key, lambda: read_tail(self._store, segment))
         if _stored_bytes(tail.footer) <= self.footers.maxsize:
             self.footers[segment.key] = tail.footer
         return tail
 
-    async def _stored(
-        self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool
-    ) -> StoredGroups:
+    async def _stored(self, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool) -> StoredGroups:
         """The bytes of `groups`, which are neighbours. `keep`: also for the next read."""
-        place = (segment.key, groups[0].group.index)
-        kept = self.row_groups.get(place) if len(groups) == 1 else None
-        if kept is None and keep:
-            kept = await self._gets.run(place, lambda: self._bytes(segment, tail, groups))
-            if len(kept) <= self.row_groups.maxsize:
-                self.row_groups[place] = kept
-        data = await self._bytes(segment, tail, groups) if kept is None else kept
-        return StoredGroups(segment.key, tail.footer, data, groups[0].group.start)
-
-    async def _bytes(self, segment: TopicSegment, tail: SegmentTail, groups: Sequence[SpanGroup]) -> memoryview:
         start, end = groups[0].group.start, groups[-1].group.end
-        at_hand = segment.size_bytes - len(tail.data)
-        if start >= at_hand:
-            return memoryview(bytes(memoryview(tail.data)[start - at_hand : end - at_hand]))
-        return memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
+        place = (tail.key, groups[0].group.index)
+        data = self.row_groups.get(place) if len(groups) == 1 else None
+        if data is None and not keep:
+            data = await tail.read(self._store, start, end)
+        elif data is None:
+            data = await self._gets.run(place, lambda: tail.read(self._store, start, end))
+            if len(data) <= self.row_groups.maxsize:
+                self.row_groups[place] = data
+        return StoredGroups(tail.key, tail.footer, data, start)
 
 
 def _decoded_bytes(rows: pa.Table) -> int:
@@ -243,11 +191,3 @@ def _decoded_bytes(rows: pa.Table) -> int:
 
 def _stored_bytes(footer: Footer) -> int:
     return footer.object_bytes - footer.start
-
-
-def _place(key: str) -> SegmentPlace:
-    """What the segment with this key belongs to. Raises `Corrupt`."""
-    name = shard_segment_name(key)
-    if name is None:
-        raise Corrupt(key, "is not the name of a segment")
-    return SegmentPlace(name.topic, name.topic_id, name.shard)

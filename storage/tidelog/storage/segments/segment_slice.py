@@ -21,13 +21,11 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values, holds_only_nulls
 from tidelog.storage.parquet.parquet_format import Footer, check_groups, decode_rows, parsing
 from tidelog.storage.parquet.row_group_extract import ExtractedGroups
-from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA, TIMESTAMP
+from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.segments.span_groups import SpanGroup
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, partition_bounds
 
-_VALUE = STORED_SCHEMA.get_field_index("value")
-_FIRST_LEAVES = {"key": 3, "headers": 5}
-"""The columns that may be all null, with their numbers among Parquet's columns."""
+_OFTEN_ABSENT = ("key", "headers")
 _PLACE_IN_TIME = ("offset", "timestamp")
 
 KEPT_PART = 2
@@ -168,7 +166,8 @@ def _decode_slice(stored: StoredGroups, each: SpanGroup, wanted: Wanted) -> pa.T
     """The wanted records of one row group."""
     footer, data = stored.footer, stored.of((each,))
     with parsing(stored.key):
-        pages = column_pages(footer.metadata.row_group(each.group.index).column(_VALUE), data, each.group.start)
+        chunk = footer.metadata.row_group(each.group.index).column(footer.columns["value"].leaf)
+        pages = column_pages(chunk, data, each.group.start)
         absent = _absent_columns(footer, each, data)
     if pages is None:
         return _decode_whole(stored, (each,), wanted)
@@ -235,8 +234,9 @@ def _as_records(rows: pa.Table, others: Mapping[str, Column]) -> pa.Table:
 def _absent_columns(footer: Footer, each: SpanGroup, data: memoryview) -> frozenset[str]:
     """The columns that no record of the row group has."""
     metadata, group = footer.metadata, each.group
+    leaves = {name: footer.columns[name].leaf for name in _OFTEN_ABSENT}
     return frozenset(
-        name for name, leaf in _FIRST_LEAVES.items() if holds_only_nulls(metadata, group.index, leaf, data, group.start)
+        name for name, leaf in leaves.items() if holds_only_nulls(metadata, group.index, leaf, data, group.start)
     )
 
 

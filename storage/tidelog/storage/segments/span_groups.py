@@ -82,7 +82,8 @@ def plan_whole_groups(
     footer: Footer, found: FoundSpan, offset: int, bytes_max: int, records_max: int
 ) -> tuple[SpanGroup, ...]:
     """The row group that holds `offset` or the record after it, and the following ones, as long as they belong to the
-    span alone and all rows of all of them are within `bytes_max` raw bytes and `records_max` records."""
+    span alone and all rows of all of them are within `bytes_max` raw bytes and `records_max` records. None if the
+    segment has other columns than ours, which nobody asked for."""
     taken: list[SpanGroup] = []
     raw_bytes = records = 0
     for each in span_groups(footer, found):
@@ -90,7 +91,7 @@ def plan_whole_groups(
             continue
         raw_bytes += decoded_bytes(each, found)
         records += each.rows
-        if each.shared or raw_bytes > bytes_max or records > records_max:
+        if each.shared or raw_bytes > bytes_max or records > records_max or not footer.has_only_ours:
             break
         taken.append(each)
     return tuple(taken)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import SEGMENT
-from tidelog.storage.layout import shard_segment_key
+from tidelog.storage.layout import shard_segment_key, shard_segment_name
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
@@ -66,6 +66,14 @@ class SegmentPlace:
         return shard_segment_key(self.topic, self.topic_id, self.shard, segment_id)
 
 
+def place_of(key: str) -> SegmentPlace:
+    """What the segment with this key belongs to, by its name. Raises `Corrupt`."""
+    name = shard_segment_name(key)
+    if name is None:
+        raise Corrupt(key, "is not the name of a segment")
+    return SegmentPlace(name.topic, name.topic_id, name.shard)
+
+
 def encode_header(place: SegmentPlace, spans: Sequence[SegmentSpan]) -> bytes:
     """The header in a segment's footer."""
     stated = [(span.partition, span.base_offset, span.last_offset, span.records) for span in spans]
@@ -74,11 +82,7 @@ def encode_header(place: SegmentPlace, spans: Sequence[SegmentSpan]) -> bytes:
 
 def ends_in_header(key: str, header_json: bytes) -> Mapping[int, int]:
     """For each partition that a segment holds, the offset after its last record there. Raises `Corrupt`."""
-    try:
-        spans = _decoder.decode(header_json).spans
-    except msgspec.DecodeError as error:
-        raise Corrupt(key, f"its header is not that of a segment: {error}") from error
-    return {partition: last_offset + 1 for partition, _, last_offset, _ in spans}
+    return {partition: last_offset + 1 for partition, _, last_offset, _ in _header(key, header_json).spans}
 
 
 def offset_bounds(group: RowGroup) -> tuple[int, int]:
@@ -106,11 +110,15 @@ def sha256_of(body: Body) -> str:
 def decode_place(key: str, footer: Footer) -> tuple[SegmentPlace, Sequence[tuple[int, int, int, int]]]:
     """What the footer says that the segment belongs to, and its spans: partition, first and last offset, records.
     Raises `Corrupt`."""
+    header = _header(key, footer.header_json)
+    return SegmentPlace(header.topic, header.topic_id, header.shard), header.spans
+
+
+def _header(key: str, header_json: bytes) -> _Header:
     try:
-        header = _decoder.decode(footer.header_json)
+        return _decoder.decode(header_json)
     except msgspec.DecodeError as error:
         raise Corrupt(key, f"its header is not that of a segment: {error}") from error
-    return SegmentPlace(header.topic, header.topic_id, header.shard), header.spans
 
 
 def check_header(segment: TopicSegment, place: SegmentPlace, footer: Footer) -> None:

@@ -1,8 +1,8 @@
 """The first pass of a compaction: reads the keys of all its segments and finds the records to remove.
 
 A record is removed if a later one of its partition has its key, or if it is a tombstone whose time is over
-(`compact_plan`). A record is identified by its **row**, its place in the order of the plan's segments, so the set of
-rows takes one bit per record, whatever gaps the offsets have. A record without a key, which a topic may hold if it was
+(`compact_plan`). A record is identified by its **row**, its place in the order of the plan's segments (`RowSet`),
+whatever gaps the offsets have. A record without a key, which a topic may hold if it was
 not always compacted, stays for ever, because no record can replace it.
 
 All partitions are searched together: the partition's number stands before each key, so equal keys of two partitions are
@@ -23,13 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.storage.manifests.shard_values import TopicSegment
-from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.upkeep.compact_plan import CompactPlan
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.key_spill import HashKeys, Keys, KeySpill, newest_rows
-from tidelog.storage.upkeep.merge_rows import MergeMeans
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.run_merge import pieces_of
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 
 SPILL_SHARE = 8
 """Keys in memory take at most this fraction (one in 8) of it: splitting them, or finding the newest of each, takes
@@ -40,13 +39,13 @@ READERS = 4
 Mask = npt.NDArray[np.bool_]
 
 
-async def rows_that_go(means: MergeMeans, place: SegmentPlace, plan: CompactPlan, hash_keys: HashKeys) -> RowSet:
-    """The rows of `plan` to remove. It takes about the memory of `means`, plus one bit per record. Raises `NotFound`,
-    `Corrupt`, `Unavailable`."""
-    search = _Search(means, plan, hash_keys)
+async def rows_that_go(rewriter: Rewriter, plan: CompactPlan, hash_keys: HashKeys) -> RowSet:
+    """The rows of `plan` to remove. It takes about the memory of `rewriter`, plus one bit per record. Raises
+    `NotFound`, `Corrupt`, `Unavailable`."""
+    search = _Search(rewriter, plan, hash_keys)
     try:
         for segment in plan.segments:
-            await search.read(place, segment)
+            await search.read(segment)
         await search.compare()
     finally:
         search.spill.close()
@@ -56,24 +55,24 @@ async def rows_that_go(means: MergeMeans, place: SegmentPlace, plan: CompactPlan
 class _Search:
     """One reading of all keys."""
 
-    def __init__(self, means: MergeMeans, plan: CompactPlan, hash_keys: HashKeys) -> None:
-        self._executor = means.executor
-        self._reading = means.reading(READERS)
+    def __init__(self, rewriter: Rewriter, plan: CompactPlan, hash_keys: HashKeys) -> None:
+        self._executor = rewriter.executor
+        self._reading = rewriter.reading(READERS)
         self._ripe = plan.ripe
-        self._next_row = 0
-        self.going = RowSet(sum(segment.records for segment in plan.segments))
-        self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, hash_keys)
+        self.going = RowSet(plan.segments)
+        self.spill = KeySpill(rewriter.spill_folder, rewriter.memory_bytes // SPILL_SHARE, hash_keys)
 
-    async def read(self, place: SegmentPlace, segment: TopicSegment) -> None:
+    async def read(self, segment: TopicSegment) -> None:
         holds_ripe = any(
             one.begin_offset <= span.last_offset and span.base_offset < one.end_offset
             for span in segment.spans
             for one in self._ripe.get(span.partition, ())
         )
         columns = ["partition", "offset", "key", "value"] if holds_ripe else ["partition", "key"]
-        async with aclosing(self._reading.rows(place, segment, columns)) as tables:
-            async for records in tables:
-                await in_thread(self._executor, self._take, records, holds_ripe)
+        begin = self.going.first_row(segment)
+        async with aclosing(self._reading.rows(segment, columns)) as tables:
+            async for first_row, records in tables:
+                await in_thread(self._executor, self._take, begin + first_row, records, holds_ripe)
 
     async def compare(self) -> None:
         """Compare the keys part by part, so that other users of the thread run in between."""
@@ -81,10 +80,9 @@ class _Search:
         while (rows := await in_thread(self._executor, next, parts, None)) is not None:
             self.going.add(rows)
 
-    def _take(self, records: pa.Table, holds_ripe: bool) -> None:
+    def _take(self, first_row: int, records: pa.Table, holds_ripe: bool) -> None:
         """Within `records`, only the newest record of each key is kept for the comparison with others."""
-        rows = np.arange(self._next_row, self._next_row + records.num_rows)
-        self._next_row += records.num_rows
+        rows = np.arange(first_row, first_row + records.num_rows)
         if holds_ripe:
             self.going.add(rows[self._ripe_tombstones(records)])
         with_key = np.asarray(records["key"].is_valid())

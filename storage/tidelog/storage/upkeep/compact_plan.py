@@ -1,5 +1,5 @@
-"""Plans compaction by key, purely, by Kafka's settings: when a pass is due, up to where, and which tombstones it
-removes.
+"""Plans compaction by key, purely, by Kafka's settings: when a pass is due, up to where, which tombstones it removes,
+and which runs it rewrites.
 
     0 ....... clean end ................... uncleanable ....... cold end
       clean: a key once      dirty           min.compaction.lag.ms
@@ -13,6 +13,11 @@ A **tombstone** (a key with a null value) stays for ``delete.retention.ms`` afte
 readers that began before still see it; the pass after that removes it. Each partition's `cleanings` hold the time of
 the first pass by stretches of offsets, which merging does not change (ADR 0013).
 
+Runs that lose records are rewritten, the oldest first, and the clean ends move with each **step**. The log is right
+after each: a superseded record may be removed as long as a newer one of its key stays. But a tombstone's time must not
+begin before the records that it deleted, which lie below it, are removed: records below the clean end have been
+deduplicated against the whole pass.
+
 Source: ``LogCleanerManager`` and ``Cleaner`` of Apache Kafka 4, KIP-354 (the longest lag), KIP-534 (tombstones).
 """
 
@@ -21,10 +26,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidelog.storage.errors import Conflict
+from tidelog.storage.manifests.shard_manifest import TopicChange
 from tidelog.storage.manifests.shard_values import Cleaning, ColdState, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.upkeep.topic_runs import TopicRun, first_dirty_run, runs_of, segments_of_runs, size_of
+from tidelog.storage.upkeep.topic_runs import (
+    TopicRun,
+    by_run,
+    first_dirty_run,
+    input_bytes,
+    runs_of,
+    segments_of_runs,
+    size_of,
+)
 
 CLEANING_STEPS = 16
 """Times of cleanings are rounded up to this fraction of ``delete.retention.ms``. So a manifest keeps a few of them,
@@ -53,6 +69,15 @@ class CompactPlan:
     segments: tuple[TopicSegment, ...]
     clean_ends: Mapping[int, int]
     ripe: Stretches
+
+
+@dataclass(frozen=True)
+class CompactStep:
+    """One version of a pass: the runs `runs`, neighbours, become one. After it, keys are there once below `clean_ends`,
+    by partition. Without runs, only the clean ends move."""
+
+    runs: Sequence[Sequence[TopicSegment]]
+    clean_ends: Mapping[int, int]
 
 
 def compaction_due_at_ms(topic: TopicState, rules: UpkeepRules, now_ms: int) -> int | None:
@@ -84,6 +109,40 @@ def plan_compaction(topic: TopicState, rules: UpkeepRules, now_ms: int) -> Compa
     segments = tuple(segments_of_runs(topic.segments, 0, dirty[held - 1].number))
     ends = ends_of(segments)
     return CompactPlan(segments, ends, _ripe(topic, ends, rules.delete_retention_ms, now_ms))
+
+
+def plan_steps(plan: CompactPlan, going: RowSet, segment_bytes: int, input_bytes_max: int) -> tuple[CompactStep, ...]:
+    """The steps of a pass that removes the rows in `going`. A run that loses none keeps its objects. Neighbours that
+    lose some are gathered while the stored bytes of their kept records are at most about `segment_bytes`, and what they
+    take in memory is at most `input_bytes_max`."""
+    runs = by_run(plan.segments)
+    groups: list[range] = []
+    size_bytes = held_bytes = 0
+    for at, run in enumerate(runs):
+        records, lost = sum(segment.records for segment in run), sum(map(going.count, run))
+        if not lost:
+            continue
+        kept_bytes = sum(segment.size_bytes for segment in run) * (records - lost) // records
+        run_bytes = input_bytes(sum(segment.raw_bytes for segment in run), records)
+        size_bytes, held_bytes = size_bytes + kept_bytes, held_bytes + run_bytes
+        if groups and groups[-1].stop == at and size_bytes <= segment_bytes and held_bytes <= input_bytes_max:
+            groups[-1] = range(groups[-1].start, at + 1)
+        else:
+            groups.append(range(at, at + 1))
+            size_bytes, held_bytes = kept_bytes, run_bytes
+    ends = [ends_of(segment for run in runs[: group.start] for segment in run) for group in groups[1:]]
+    steps = zip([runs[group.start : group.stop] for group in groups] or [()], [*ends, plan.clean_ends], strict=True)
+    return tuple(CompactStep(some, clean_ends) for some, clean_ends in steps)
+
+
+def replaced(latest: TopicState, inputs: Sequence[TopicSegment], added: Sequence[TopicSegment]) -> TopicChange:
+    """The change that puts `added` in the place of `inputs`. Retention may have removed some of those meanwhile; raises
+    `Conflict` if anything else has."""
+    there = {segment.key for segment in inputs if segment.key in latest.segments}
+    if any(segment.key not in there and _lives(segment, latest) for segment in inputs):
+        raise Conflict("another worker replaced segments that were being compacted: start over")
+    removed = tuple(segment.key for segment in inputs if segment.key in there)
+    return TopicChange(latest.name, removed, tuple(segment for segment in added if _lives(segment, latest)))
 
 
 def dirty_runs(topic: TopicState) -> Sequence[TopicRun]:
@@ -135,6 +194,11 @@ def cleaned(state: ColdState, clean_end: int, delete_retention_ms: int, now_ms: 
         if not all(one.at_ms + delete_retention_ms <= now_ms for one in (cleaning, follower))
     ]
     return replace(state, clean_end=clean_end, cleanings=(*kept, added)[-CLEANINGS_MAX:])
+
+
+def _lives(segment: TopicSegment, topic: TopicState) -> bool:
+    """Whether a record of it is at or above its partition's log start."""
+    return any(span.next_offset > topic.partition(span.partition).log_start_offset for span in segment.spans)
 
 
 def _cleanable_at_ms(run: TopicRun, rules: UpkeepRules) -> int:

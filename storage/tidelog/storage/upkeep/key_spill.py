@@ -6,8 +6,8 @@ aggregation (Kitsuregawa 1983), as databases use to group more than fits in memo
     add(keys, rows) ... ─▶ 64 parts by 6 bits of the hash, as Arrow IPC ─▶ a part still too large: 64 by the next 6 ...
                                                         └▶ a part that fits: superseded rows, by the keys themselves
 
-A hash only selects the part of a key. Within a part whole keys are compared, so no collision can lose a record. Parts
-are files without a name, which vanish with the process. Keys that fit in memory are not written at all.
+A hash only selects the part of a key. Within a part whole keys are compared, so no collision can lose a record. The
+parts share a file without a name, which vanishes with the process. Keys that fit in memory are not written at all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class KeySpill:
         self._bits_used = bits_used
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._parts: list[_Part] = []
+        self._file: SpillFile | None = None
+        self._parts = [_Part() for _ in range(PARTS)]
 
     def add(self, keys: Keys, rows: Rows) -> None:
         """`keys` are distinct and not null; their rows are greater than those added before."""
@@ -79,37 +80,37 @@ class KeySpill:
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes > self._memory_bytes:
-            self._spill()
+            self._file = self._file or SpillFile(self._folder)
+            self._spill(self._file)
 
     def superseded(self) -> Iterator[Rows]:
         """The rows whose key has a later row, one part at a time. Nothing may be added afterwards."""
-        if not self._parts:
+        if self._file is None:
             yield _superseded(pa.Table.from_batches(self._held, _SCHEMA))
             return
-        self._spill()
+        self._spill(self._file)
         for part in self._parts:
-            yield from self._superseded_of(part)
-            part.close()
+            yield from self._superseded_of(self._file, part)
 
     def close(self) -> None:
         """Free the disk. Calling it again does nothing."""
-        for part in self._parts:
-            part.close()
+        if self._file is not None:
+            self._file.close()
 
-    def _superseded_of(self, part: _Part) -> Iterator[Rows]:
+    def _superseded_of(self, file: SpillFile, part: _Part) -> Iterator[Rows]:
         bits_used = self._bits_used + PART_BITS
         if part.size_bytes <= self._memory_bytes or bits_used + PART_BITS > HASH_BITS:
-            yield _superseded(pa.Table.from_batches(part.batches(), _SCHEMA))
+            yield _superseded(pa.Table.from_batches(part.batches(file), _SCHEMA))
             return
         finer = KeySpill(self._folder, self._memory_bytes, self._hash_keys, bits_used=bits_used)
         try:
-            for batch in part.batches():
+            for batch in part.batches(file):
                 finer.add(batch.column("key"), batch.column("row").to_numpy())
             yield from finer.superseded()
         finally:
             finer.close()
 
-    def _spill(self) -> None:
+    def _spill(self, file: SpillFile) -> None:
         if not self._held:
             return
         batch = pa.Table.from_batches(self._held, _SCHEMA).combine_chunks().to_batches()[0]
@@ -119,11 +120,9 @@ class KeySpill:
         order = np.argsort(places, kind="stable")
         sorted_batch = batch.take(order)
         ends = np.searchsorted(places[order], np.arange(PARTS), side="right").tolist()
-        if not self._parts:
-            self._parts = [_Part(self._folder) for _ in range(PARTS)]
         for part, begin, end in zip(self._parts, [0, *ends[:-1]], ends, strict=True):
             if end > begin:
-                part.write(sorted_batch.slice(begin, end - begin))
+                part.write(file, sorted_batch.slice(begin, end - begin))
 
 
 def _superseded(part: pa.Table) -> Rows:
@@ -132,32 +131,21 @@ def _superseded(part: pa.Table) -> Rows:
 
 
 class _Part:
-    """Record batches in a file, which is created with the first one. `size_bytes` is their size in memory."""
+    """Record batches in a file, at `_places`. `size_bytes` is their size in memory."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: SpillFile | None = None
-        self._lengths: list[int] = []
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int]] = []
         self.size_bytes = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        if self._file is None:
-            self._file = SpillFile(self._folder)
+    def write(self, file: SpillFile, batch: pa.RecordBatch) -> None:
         message = batch.serialize()
-        self._file.write(memoryview(message))
-        self._lengths.append(message.size)
+        self._places.append((file.tell(), message.size))
+        file.write(memoryview(message))
         self.size_bytes += batch.nbytes
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: SpillFile) -> Iterator[pa.RecordBatch]:
         """The written batches in order, mapped and not copied."""
-        if self._file is None:
-            return
-        messages = pa.py_buffer(self._file.mapped())
-        begin = 0
-        for length in self._lengths:
+        messages = pa.py_buffer(file.mapped()) if self._places else None
+        for begin, length in self._places:
+            assert messages is not None
             yield pa.ipc.read_record_batch(messages.slice(begin, length), _SCHEMA)
-            begin += length
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()

@@ -1,8 +1,11 @@
-"""Moves the log starts of a topic's partitions, in one change.
+"""Moves the log starts of a topic's partitions, in one change: for retention, and for Kafka's ``DeleteRecords``.
 
 A segment belongs to many partitions. It leaves the list when each of its spans lies below the log start of its
 partition; until then it stays whole, and its dead spans are not read. `PartitionSpans` finds these segments by columns,
-because a topic may have hundreds of thousands of spans. All functions are pure.
+because a topic may have hundreds of thousands of spans. All but `delete_records` is pure.
+
+The objects of such segments are deleted a grace later. A segment that a log start cuts stays whole, and the records
+below it go with the segment or at its next merge.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
-from tidelog.storage.manifests.shard_manifest import TopicChange
-from tidelog.storage.manifests.shard_values import ColdState
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.segments.topic_segment import SegmentPlace
 
 REMOVED_PER_STEP = 5_000
 """A version removes no more segments than this. The others are dead, and the next step of retention removes them."""
@@ -65,3 +70,31 @@ def spans_of(topic: TopicState) -> PartitionSpans:
     states: Mapping[int, ColdState] = topic.all_partitions
     known = tuple(states.get(number, ColdState()) for number in numbers.tolist())
     return PartitionSpans(columns, columns.by_partition, numbers, first, end, group, known)
+
+
+def deleted_below(topic: TopicState, partition: int, offset: int) -> TopicChange | None:
+    """The change that moves the log start of a partition to `offset`, at most its cold end; None if it begins there or
+    later."""
+    state = topic.partition(partition)
+    assert offset <= state.cold_end, "only archived records are deleted here"
+    if offset <= state.log_start_offset:
+        return None
+    spans = spans_of(topic)
+    dead = spans.dead_segments(np.where(spans.numbers == partition, offset, spans.log_starts))
+    return TopicChange(topic.name, removed=dead, partitions={partition: replace(state, log_start_offset=offset)})
+
+
+async def delete_records(log: ShardLog, place: SegmentPlace, partition: int, before_offset: int) -> ShardManifest:
+    """Delete the records of `partition` below `before_offset`, or below the cold end if that is less. Returns the
+    newest version, whose log may begin later than `before_offset`, or earlier if records up to it are not archived
+    yet. Raises `Conflict` if other workers keep being faster; `Unavailable`, `Corrupt`. Running again is always
+    right."""
+
+    def plan(manifest: ShardManifest) -> ManifestChange | None:
+        topic = manifest.topics.get(place.topic_id)
+        if topic is None:
+            return None
+        change = deleted_below(topic, partition, min(before_offset, topic.partition(partition).cold_end))
+        return ManifestChange(ChangeKind.DELETE_RECORDS, {place.topic_id: change}) if change else None
+
+    return await log.change([place.topic_id], plan)

@@ -7,13 +7,12 @@
 - A row group has about `ROW_GROUP_RAW_BYTES`. A partition of `OWN_ROW_GROUP_BYTES` has row groups of its own, so that
   its readers fetch nothing else. Smaller ones share row groups, which end where a partition ends.
 - A segment ends once it has `segment_bytes` as stored, unless less than a fourth of that would be left for the last
-one.
-  It ends before that where a partition begins that fills a good part of a segment by itself.
+  one. It ends before that where a partition begins that fills a good part of a segment by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +44,9 @@ class RunShape:
 
 
 class RunWriter:
-    """Writes one run. `flavor` is asked once for each segment. Always `close` it. Not for two threads at once."""
+    """Writes one run. Always `close` it. Not for two threads at once."""
 
-    def __init__(self, place: SegmentPlace, shape: RunShape, flavor: Callable[[], ParquetFlavor], folder: Path) -> None:
+    def __init__(self, place: SegmentPlace, shape: RunShape, flavor: ParquetFlavor, folder: Path) -> None:
         self._place = place
         self._shape = shape
         self._flavor = flavor
@@ -106,7 +105,7 @@ class RunWriter:
         if records.column(0).num_chunks > CHUNKS_MAX:
             records = records.combine_chunks()
         if not self._is_open:
-            self._segments.append(SegmentWriter(self._place, self._flavor(), self._folder))
+            self._segments.append(SegmentWriter(self._place, self._flavor, self._folder))
             self._is_open = True
         self._segments[-1].write(records)
         self._records += records.num_rows

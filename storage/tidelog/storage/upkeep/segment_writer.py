@@ -49,7 +49,7 @@ class SegmentWriter:
         self._place = place
         self._flavor = flavor
         self._file = SpillFile(folder)
-        self._sink = pa.PythonFile(cast(io.IOBase, _SpillSink(self._file)), mode="w")
+        self._sink = pa.PythonFile(cast(io.IOBase, self._file), mode="w")
         self._encoder: ParquetEncoder | None = None
         self._spans: list[SegmentSpan] = []
         self._times_ms: list[int] = []
@@ -59,7 +59,7 @@ class SegmentWriter:
     @property
     def size_bytes(self) -> int:
         """What was written so far."""
-        return self._sink.tell()
+        return self._file.tell()
 
     def write(self, records: pa.Table) -> None:
         """Append `records`, at least one, as a row group. Raises `Invalid` (they are not in order),
@@ -83,7 +83,6 @@ class SegmentWriter:
         if self._encoder is None:
             raise Invalid("a segment holds at least one record")
         ends = self._encoder.close(encode_header(self._place, self._spans))
-        self._sink.flush()
         body = memoryview(self._file.mapped(alterable=True))
         fill_in_checksums(body, ends)
         segment = TopicSegment(
@@ -102,6 +101,8 @@ class SegmentWriter:
     def close(self) -> None:
         """Close the file; the body of a finished segment stays readable as long as it is referenced."""
         self._file.close()
+        if self._encoder is not None:
+            self._encoder.abandon()
 
 
 def spans_in(records: pa.Table) -> Sequence[SegmentSpan]:
@@ -140,27 +141,3 @@ def _raw_bytes(records: pa.Table) -> npt.NDArray[np.int64]:
     """The bytes of each record's key and value."""
     lengths = (pc.fill_null(pc.binary_length(records[name]), 0).to_numpy() for name in ("key", "value"))
     return cast(npt.NDArray[np.int64], sum(length.astype(np.int64) for length in lengths))
-
-
-class _SpillSink:
-    """The part of Python's file interface that Arrow needs to write."""
-
-    closed = False
-
-    def __init__(self, file: SpillFile) -> None:
-        self._file = file
-        self._written = 0
-
-    def write(self, data: bytes) -> int:
-        self._file.write(memoryview(data))
-        self._written += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._written
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    def close(self) -> None:
-        """The file is its owner's."""

@@ -14,10 +14,12 @@ from tidelog.storage.errors import Unavailable
 
 
 class SpillFile:
-    """A file in `folder`, which is created if missing. Raises `Unavailable` if there is no space or no permission."""
+    """A file in `folder`, which is created if missing, with as much of Python's file interface as Arrow needs to write.
+    Raises `Unavailable` if there is no space or no permission."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._written = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Unbuffered: closing it writes nothing, so it cannot fail because the disk is full.
@@ -25,13 +27,26 @@ class SpillFile:
         except OSError as error:
             raise self._refusal(error) from error
 
-    def write(self, data: memoryview) -> None:
-        """Append all of `data`."""
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append all of `data`. After `close` it is dropped: a writer of Parquet that is abandoned writes a footer."""
+        left = memoryview(data)
         try:
-            while data:
-                data = data[os.write(self._file.fileno(), data) :]
+            while left and not self.closed:
+                left = left[os.write(self._file.fileno(), left) :]
         except OSError as error:
             raise self._refusal(error) from error
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
 
     def mapped(self, *, alterable: bool = False) -> mmap.mmap:
         """The written bytes (at least one), not copied; they stay readable after `close`. Changes to an `alterable`

@@ -1,14 +1,13 @@
 """The runs of a topic in a shard, as merging and compaction plan with them.
 
-A topic may have a hundred thousand segments, and plans are made after every version. So a plan looks only at the runs
-that may have to change, and asks the columns of the stored list for the rest (`SegmentList`).
+A topic may have a hundred thousand segments, and plans are made after every version. So plans work on columns
+(`SegmentList.columns`), and only the runs that may have to change become objects.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -40,20 +39,27 @@ class TopicRun:
 
 def runs_of(segments: SegmentList, *, below_level: int = FINAL_LEVEL + 1, first: int = 0) -> Sequence[TopicRun]:
     """The runs of a level below `below_level`, from number `first` on, in the order of the log."""
-    stored = segments.stored
-    begin = int(np.searchsorted(stored.run, first))
-    places = (begin + np.flatnonzero(stored.level[begin:] < below_level)).tolist()
-    found = [_stored_run(segments, at) for at in places if at not in segments.removed]
-    found += [_run(each) for each in segments.added if each.level < below_level and each.run >= first]
-    found.sort(key=attrgetter("number"))
-    return [_joined(list(parts)) for _, parts in groupby(found, attrgetter("number"))]
+    columns = segments.columns
+    taken = columns.taken(np.flatnonzero((columns.level < below_level) & (columns.run >= first)))
+    begins = np.flatnonzero(np.diff(taken.run, prepend=-1))
+    first_spans = (taken.span_ends - np.diff(taken.span_ends, prepend=0))[begins]
+    facts = (
+        taken.run[begins],
+        taken.level[begins],
+        np.add.reduceat(taken.size_bytes, begins),
+        np.add.reduceat(taken.raw_bytes, first_spans),
+        np.add.reduceat(taken.records, first_spans),
+        np.minimum.reduceat(taken.min_timestamp_ms, begins),
+        np.maximum.reduceat(taken.max_timestamp_ms, begins),
+        np.minimum.reduceat(taken.archived_at_ms, begins),
+    )
+    return [TopicRun(*values) for values in zip(*(column.tolist() for column in facts), strict=True)]
 
 
 def segments_of_runs(segments: SegmentList, first: int, last: int) -> Sequence[TopicSegment]:
     """The segments of the runs `first` to `last`, in the order of the log."""
-    begin, end = np.searchsorted(segments.stored.run, [first, last + 1]).tolist()
-    kept = [segments.stored.segment(at) for at in range(begin, end) if at not in segments.removed]
-    return sorted((*kept, *_added(segments, first, last)), key=attrgetter("place"))
+    begin, end = np.searchsorted(segments.columns.run, [first, last + 1]).tolist()
+    return [segments.columns.segment(at) for at in range(begin, end)]
 
 
 def input_bytes(raw_bytes: int, records: int) -> int:
@@ -68,11 +74,8 @@ def by_run(segments: Iterable[TopicSegment]) -> Sequence[Sequence[TopicSegment]]
 
 def are_neighbours(segments: SegmentList, run: int, later: int) -> bool:
     """Whether no run lies between these two."""
-    if later <= run + 1:
-        return True
-    begin, end = np.searchsorted(segments.stored.run, [run + 1, later]).tolist()
-    stored = any(at not in segments.removed for at in range(begin, end))
-    return not stored and not _added(segments, run + 1, later - 1)
+    begin, end = np.searchsorted(segments.columns.run, [run + 1, later]).tolist()
+    return bool(begin >= end)
 
 
 def first_dirty_run(topic: TopicState) -> int:
@@ -81,81 +84,21 @@ def first_dirty_run(topic: TopicState) -> int:
     clean_ends = {number: state.clean_end for number, state in topic.all_partitions.items() if state.clean_end}
     if not clean_ends:
         return 0
-    segments, stored = topic.segments, topic.segments.stored
-    ends = np.zeros(1 + max(int(stored.partition.max(initial=0)), *clean_ends), np.int64)
+    columns = topic.segments.columns
+    ends = np.zeros(1 + max(int(columns.partition.max(initial=0)), *clean_ends), np.int64)
     ends[list(clean_ends)] = list(clean_ends.values())
-    dirty = np.unique(stored.segment_of_span[stored.last_offset >= ends[stored.partition]]).tolist()
-    first = next((int(stored.run[at]) for at in dirty if at not in segments.removed), topic.next_run)
-    added = (each.run for each in segments.added if _is_dirty(each, clean_ends))
-    return min(first, *added, topic.next_run)
+    dirty = columns.segment_of_span[columns.last_offset >= ends[columns.partition]]
+    return int(columns.run[dirty].min(initial=topic.next_run))
 
 
 def final_ratio(segments: SegmentList) -> float:
     """Stored bytes for each raw byte in the newest final segment, which is compressed better than others; 0:
     unknown."""
-    places = np.flatnonzero(segments.stored.level == FINAL_LEVEL)[::-1]
-    stored = next((_stored_run(segments, int(at)) for at in places if at not in segments.removed), None)
-    added = next((_run(each) for each in reversed(segments.added) if each.level == FINAL_LEVEL), None)
-    final = max(filter(None, (stored, added)), key=attrgetter("number"), default=None)
-    return final.size_bytes / final.raw_bytes if final and final.raw_bytes else 0.0
+    final = np.flatnonzero(segments.columns.level == FINAL_LEVEL)
+    newest = segments.columns.segment(int(final[-1])) if len(final) else None
+    return newest.size_bytes / newest.raw_bytes if newest and newest.raw_bytes else 0.0
 
 
 def size_of(segments: SegmentList) -> int:
     """The stored bytes of all segments."""
-    stored = segments.stored.size_bytes
-    left = int(stored[list(segments.removed)].sum()) if segments.removed else 0
-    return int(stored.sum()) - left + sum(each.size_bytes for each in segments.added)
-
-
-def _added(segments: SegmentList, first: int, last: int) -> Sequence[TopicSegment]:
-    """Those of `segments.added` in the runs `first` to `last`."""
-    number = attrgetter("run")
-    return segments.added[
-        bisect_left(segments.added, first, key=number) : bisect_right(segments.added, last, key=number)
-    ]
-
-
-def _is_dirty(segment: TopicSegment, clean_ends: Mapping[int, int]) -> bool:
-    return any(span.last_offset >= clean_ends.get(span.partition, 0) for span in segment.spans)
-
-
-def _stored_run(segments: SegmentList, at: int) -> TopicRun:
-    stored = segments.stored
-    spans = slice(stored.span_start(at), int(stored.span_ends[at]))
-    return TopicRun(
-        int(stored.run[at]),
-        int(stored.level[at]),
-        int(stored.size_bytes[at]),
-        int(stored.raw_bytes[spans].sum()),
-        int(stored.records[spans].sum()),
-        int(stored.min_timestamp_ms[at]),
-        int(stored.max_timestamp_ms[at]),
-        int(stored.archived_at_ms[at]),
-    )
-
-
-def _run(segment: TopicSegment) -> TopicRun:
-    return TopicRun(
-        segment.run,
-        segment.level,
-        segment.size_bytes,
-        segment.raw_bytes,
-        segment.records,
-        segment.min_timestamp_ms,
-        segment.max_timestamp_ms,
-        segment.archived_at_ms,
-    )
-
-
-def _joined(parts: Sequence[TopicRun]) -> TopicRun:
-    if len(parts) == 1:
-        return parts[0]
-    return replace(
-        parts[0],
-        size_bytes=sum(part.size_bytes for part in parts),
-        raw_bytes=sum(part.raw_bytes for part in parts),
-        records=sum(part.records for part in parts),
-        min_timestamp_ms=min(part.min_timestamp_ms for part in parts),
-        max_timestamp_ms=max(part.max_timestamp_ms for part in parts),
-        archived_at_ms=min(part.archived_at_ms for part in parts),
-    )
+    return int(segments.columns.size_bytes.sum())

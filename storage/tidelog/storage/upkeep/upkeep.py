@@ -9,15 +9,22 @@ and old versions belong to the whole shard: `collect`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SegmentPlace
-from tidelog.storage.upkeep.rules import UpkeepRules
+from tidelog.storage.stores.rationing import ThrottledObjectStore
+from tidelog.storage.upkeep.compact import CompactTask
+from tidelog.storage.upkeep.merge import MergeTask
+from tidelog.storage.upkeep.retention import ExpireTask
+from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules, always_idle
 from tidelog.storage.upkeep.task import TopicInShard, UpkeepTask
 
 CONFLICTS_MAX = 8
@@ -83,6 +90,29 @@ class Upkeep:
                 at_ms = now_ms + ASK_AGAIN_MS
             due_at_ms = _earliest(due_at_ms, at_ms)
         return Step(manifest, False, due_at_ms)
+
+
+def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> ObjectStore:
+    """`store`, limited to `limits.bandwidth_bytes` per second."""
+    return ThrottledObjectStore(store, runtime, limits.bandwidth_bytes) if limits.bandwidth_bytes else store
+
+
+def upkeep_tasks(
+    store: ObjectStore,
+    runtime: Runtime,
+    limits: UpkeepLimits,
+    executor: Executor | None,
+    spill_folder: Path,
+    *,
+    load: Callable[[], Load] = always_idle,
+) -> Sequence[UpkeepTask]:
+    """Expire, compact, merge. `executor` runs the computations (None: the event loop's default); `spill_folder` holds
+    the data that does not fit in memory; `load`: by which merges decide what can wait, and how well they compress."""
+    return (
+        ExpireTask(runtime),
+        CompactTask(store, runtime, limits, executor, spill_folder),
+        MergeTask(store, runtime, limits, executor, spill_folder, load=load),
+    )
 
 
 def _earliest(*times_ms: int | None) -> int | None:

@@ -14,7 +14,7 @@ from threading import Lock
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet.parquet_format import decode_row_groups
+from tidelog.storage.parquet.parquet_format import decode_rows
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR, decode_header_json
 from tidelog.storage.wal.wal_entry import Span
@@ -23,8 +23,9 @@ from tidelog.storage.wal.wal_entry import Span
 class StoredEntry:
     """The object `key` with the bytes `data`. `group_ends`: the rows before which its row groups end; `group_bytes`:
     their uncompressed bytes; `own_groups`: for each span of the header, the row groups that hold its rows and no others
-    (None: there are none). Raises `Corrupt`, also if the statistics of the row groups contradict a span (inv. 4). It
-    takes some milliseconds: on an event loop, make it in a thread. Threads may share it."""
+    (None: there are none, or they cannot be copied, because the entry has other columns than a segment). Raises
+    `Corrupt`, also if the statistics of the row groups contradict a span (inv. 4). It takes some milliseconds: on an
+    event loop, make it in a thread. Threads may share it."""
 
     def __init__(self, key: str, data: bytes) -> None:
         self.key = key
@@ -56,7 +57,7 @@ class StoredEntry:
         """Decode row groups, each once. Many in one call cost less than one by one. Raises `Corrupt`."""
         with self._decoding:
             lacking = [self.source.footer.row_groups[index] for index in sorted(set(groups) - self._decoded.keys())]
-            rows = decode_row_groups(self.key, WAL_FLAVOR, self.source.footer, lacking, self.source.body)
+            rows = decode_rows(self.key, WAL_FLAVOR, self.source.footer, lacking, self.source.body)
             first = 0
             for group in lacking:
                 self._decoded[group.index] = rows.slice(first, group.rows)
@@ -76,7 +77,7 @@ class StoredEntry:
         ends = {end: group + 1 for group, end in enumerate(self.group_ends)}
         for span in self.header.spans:
             first, end = begins.get(span.first_row), ends.get(span.first_row + span.count)
-            if first is None or end is None:
+            if first is None or end is None or not self.source.footer.has_only_ours:
                 yield None
             else:
                 self._check(span, range(first, end))

@@ -24,7 +24,7 @@ from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.runtime import Clock
 from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.upkeep.collect import Collector
-from tidelog.storage.upkeep.record_deletion import delete_records
+from tidelog.storage.upkeep.log_starts import delete_records
 from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.upkeep import Step, Upkeep
 
