@@ -91,6 +91,7 @@ class KeySpill:
         self._spill(self._file)
         for part in self._parts:
             yield from self._superseded_of(self._file, part)
+        self.close()
 
     def close(self) -> None:
         """Free the disk. Calling it again does nothing."""
