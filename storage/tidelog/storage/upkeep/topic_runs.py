@@ -74,8 +74,10 @@ def by_run(segments: Iterable[TopicSegment]) -> Sequence[Sequence[TopicSegment]]
 
 def are_neighbours(segments: SegmentList, run: int, later: int) -> bool:
     """Whether no run lies between these two."""
+    if later <= run + 1:
+        return True
     begin, end = np.searchsorted(segments.columns.run, [run + 1, later]).tolist()
-    return bool(begin >= end)
+    return bool(begin == end)
 
 
 def first_dirty_run(topic: TopicState) -> int:
