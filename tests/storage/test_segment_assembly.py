@@ -170,7 +170,7 @@ def test_a_row_group_of_many_topics_is_decoded_once(monkeypatch: pytest.MonkeyPa
     plans = planned([one], {}).topics
     assert len(plans) == 3
     assembled(plans[0], SegmentPlace("web", plans[0].topic_id, SHARD), [one], FACTS)
-    monkeypatch.setattr(parquet_format, "_decoded", None)
+    monkeypatch.setattr(parquet_format, "check_groups", None)
     for plan in plans[1:]:
         assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
 
