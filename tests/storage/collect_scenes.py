@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.storage.archive_scenes import ManualClock, keys
-from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory
+from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory, block_fault
 
 from tidelog.storage.layout import TOPICS_PREFIX, manifests_prefix, shard_history_prefix
 from tidelog.storage.manifests.shard_chain import GENESIS, Step
-from tidelog.storage.manifests.shard_history import ShardHistory, block_fault
+from tidelog.storage.manifests.shard_history import ShardHistory
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, step_of
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment

@@ -8,13 +8,22 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
+from tidelog.storage.bucket.replay import Replay, links_of
 from tidelog.storage.layout import shard_segment_key
+from tidelog.storage.manifests.shard_history import HistoryBlock
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.wal.floor import Floor
 
 TOPIC, TOPIC_ID = "web", "0" * 32
 SHARD = 3
+
+
+def block_fault(block: HistoryBlock) -> str | None:
+    """What a replay says of the heads in `block`; None if they follow from each other."""
+    replay = Replay(block.shard, is_begun=True)
+    faults = [fault for link in links_of("key", block) if (fault := replay.take(link))]
+    return faults[0].text if faults else None
 
 
 @dataclass

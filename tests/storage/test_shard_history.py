@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory
+from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory, block_fault
 
 from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.formats import HISTORY
@@ -19,7 +19,6 @@ from tidelog.storage.manifests.shard_chain import GENESIS, Step, digest_of
 from tidelog.storage.manifests.shard_history import (
     HistoryBlock,
     ShardHistory,
-    block_fault,
     decode_block,
     encode_block,
 )

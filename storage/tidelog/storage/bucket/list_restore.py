@@ -23,7 +23,7 @@ from tidelog.storage.bucket.segment_reading import described
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import shard_segment_prefix
-from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
+from tidelog.storage.manifests.losses import Loss, not_lost, with_losses
 from tidelog.storage.manifests.shard_history import ShardHistory
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
@@ -149,13 +149,10 @@ def _with_losses(
     number: int, state: ColdState, begin: int, segments: Sequence[TopicSegment], key: str, at_ms: int
 ) -> ColdState:
     """`state` with a loss wherever, from `begin` on, no segment holds its offsets."""
-    spans = [span for segment in segments for span in segment.spans if span.partition == number]
+    held = [span for segment in segments for span in segment.spans if span.partition == number]
+    edges = sorted((span.base_offset, span.next_offset) for span in held)
     losses: list[Loss] = []
-    expected = past_losses(state.losses, begin)
-    for span in sorted(spans, key=lambda each: each.base_offset):
-        if span.base_offset > expected:
-            losses.append(Loss(expected, span.base_offset, key, at_ms))
-        expected = past_losses(state.losses, max(expected, span.next_offset))
-    if expected < state.cold_end:
-        losses.append(Loss(expected, state.cold_end, key, at_ms))
+    for base_offset, next_offset in [*edges, (state.cold_end, state.cold_end)]:
+        losses += [Loss(*lost, key, at_ms) for lost in not_lost(state.losses, begin, base_offset)]
+        begin = max(begin, next_offset)
     return replace(state, losses=with_losses(state.losses, losses))

@@ -25,7 +25,7 @@ from tidelog.storage.bucket.finding import UNREADABLE, Finding, Unreadable, erro
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.manifests.shard_chain import GENESIS, Step, TopicStep, head_after
-from tidelog.storage.manifests.shard_history import ShardHistory
+from tidelog.storage.manifests.shard_history import HistoryBlock, ShardHistory
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest, step_of
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -107,6 +107,11 @@ async def _read_block(history: ShardHistory, versions: Versions) -> Sequence[Lin
         return [fault]
     except NotFound:
         return [Corrupt(key, "was listed and is now missing")]
+    return links_of(key, block)
+
+
+def links_of(key: str, block: HistoryBlock) -> Sequence[Link]:
+    """The steps of the block that is stored as `key`."""
     heads = [block.previous_head, *(step.head for step in block.steps)]
     return [Link(key, head, step) for head, step in zip(heads, block.steps, strict=False)]
 

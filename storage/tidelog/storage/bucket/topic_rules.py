@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidelog.storage.manifests.losses import losses_fault, lost_between, past_losses
+from tidelog.storage.manifests.losses import losses_fault, lost_between, not_lost
 from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState
@@ -124,13 +124,7 @@ def _gaps(bases: Ints, lasts: Ints, state: ColdState) -> Iterator[tuple[int, int
     reached = np.maximum(np.maximum.accumulate(np.concatenate(([begin], lasts + 1))), begin)
     starts = np.concatenate((bases, [state.cold_end]))
     for at in _first(starts > reached):
-        first = past_losses(state.losses, int(reached[at]))
-        end = int(starts[at])
-        while first < end:
-            lost = [loss for loss in state.losses if first < loss.first_offset < end]
-            gap_end = lost[0].first_offset if lost else end
-            yield first, gap_end
-            first = past_losses(state.losses, gap_end)
+        yield from not_lost(state.losses, int(reached[at]), int(starts[at]))
 
 
 def _first(wrong: np.typing.NDArray[np.bool_]) -> list[int]:

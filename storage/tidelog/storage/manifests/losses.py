@@ -8,7 +8,7 @@ archiver skips it when it gets there. Losses below the log start are dropped.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -59,6 +59,15 @@ def past_losses(losses: Sequence[Loss], offset: int) -> int:
 def lost_between(losses: Sequence[Loss], first_offset: int, next_offset: int) -> int:
     """How many offsets of ``[first_offset, next_offset)`` are lost."""
     return sum(max(0, min(loss.next_offset, next_offset) - max(loss.first_offset, first_offset)) for loss in losses)
+
+
+def not_lost(losses: Sequence[Loss], first_offset: int, next_offset: int) -> Iterator[tuple[int, int]]:
+    """The stretches of ``[first_offset, next_offset)`` between losses, each with the offset after it."""
+    while (first_offset := past_losses(losses, first_offset)) < next_offset:
+        after = bisect_right(losses, first_offset, key=_first)
+        end = min(losses[after].first_offset, next_offset) if after < len(losses) else next_offset
+        yield first_offset, end
+        first_offset = end
 
 
 def losses_fault(losses: Sequence[Loss]) -> str | None:

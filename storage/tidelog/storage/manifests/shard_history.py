@@ -22,7 +22,7 @@ from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.formats import HISTORY
 from tidelog.storage.layout import history_key, history_versions, shard_history_prefix
 from tidelog.storage.manifests.json_envelope import Natural, seal, unseal
-from tidelog.storage.manifests.shard_chain import Recorded, Step, head_after
+from tidelog.storage.manifests.shard_chain import Recorded, Step
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.wal.floor import Floor
 
@@ -72,7 +72,7 @@ def encode_block(block: HistoryBlock) -> bytes:
 
 
 def decode_block(key: str, data: bytes) -> HistoryBlock:
-    """Raises `Corrupt` naming `key`. It does not check the hashes: see `block_fault`."""
+    """Raises `Corrupt` naming `key`. It does not check the hashes: a replay does (`bucket.replay`)."""
     try:
         found = _decoder.decode(unseal(key, data, HISTORY))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -82,16 +82,6 @@ def decode_block(key: str, data: bytes) -> HistoryBlock:
         for version, step in enumerate(found.steps, found.first)
     )
     return HistoryBlock(found.shard, found.previous_head, tuple(steps))
-
-
-def block_fault(block: HistoryBlock) -> str | None:
-    """Why the heads in `block` do not follow from each other; None if they do."""
-    head = block.previous_head
-    for step in block.steps:
-        if head_after(head, block.shard, step) != step.head:
-            return f"version {step.version} does not hash to its head, or does not follow the version before it"
-        head = step.head
-    return None
 
 
 class ShardHistory:

@@ -8,7 +8,7 @@ footer. The footer's header (`parquet_format`) names the topic and the spans, so
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -78,11 +78,6 @@ def encode_header(place: SegmentPlace, spans: Sequence[SegmentSpan]) -> bytes:
     """The header in a segment's footer."""
     stated = [(span.partition, span.base_offset, span.last_offset, span.records) for span in spans]
     return msgspec.json.encode(_Header(place.topic, place.topic_id, place.shard, stated))
-
-
-def ends_in_header(key: str, header_json: bytes) -> Mapping[int, int]:
-    """For each partition that a segment holds, the offset after its last record there. Raises `Corrupt`."""
-    return {partition: last_offset + 1 for partition, _, last_offset, _ in _header(key, header_json).spans}
 
 
 def offset_bounds(group: RowGroup) -> tuple[int, int]:
