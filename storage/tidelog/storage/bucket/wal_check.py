@@ -26,6 +26,7 @@ from tidelog.storage.bucket.finding import (
     unreadable,
 )
 from tidelog.storage.bucket.index_check import IndexCheck
+from tidelog.storage.bucket.listing import SHARDS_MAX, shard_of_folder
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import WAL_PREFIX
@@ -79,7 +80,7 @@ async def check_wals(
     shards: set[int] = set()
     async for info in list_all(store, WAL_PREFIX):
         shard = shard_of(info.key)
-        if shard is None:
+        if shard is None or (shard not in shards and len(shards) == SHARDS_MAX):
             await report(stranger(info.key, info.size))
         else:
             shards.add(shard)
@@ -92,8 +93,8 @@ async def check_wals(
 
 def shard_of(key: str) -> int | None:
     """The shard of which `key` names an entry or an index block; None for any other key."""
-    found = re.fullmatch(r"wal/(\d{4,})/(_index/)?\d{20}\.parquet", key)
-    return int(found[1]) if found else None
+    found = re.fullmatch(r"wal/(\d{4,}/)(_index/)?\d{20}\.parquet", key)
+    return shard_of_folder(found[1]) if found else None
 
 
 Answer = WalHeader | Unreadable | NotFound
