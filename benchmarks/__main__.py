@@ -34,6 +34,7 @@ from benchmarks.rows import (
     cluster_puts,
     cold_read,
     compaction,
+    cpu,
     etcd_load,
     fetch,
     forwarding,
@@ -99,6 +100,7 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "verify": verify.rows,
     "replay-beside-kafka": replay_beside_kafka.rows,
     "steady-state": steady_state.rows,
+    "cpu": cpu.rows,
 }
 ORDER = (
     *(
@@ -109,6 +111,7 @@ ORDER = (
         "minio",
         "produce-hundred",
         "steady-state",
+        "cpu",
         "fetch",
         "client",
         "stored",

@@ -86,16 +86,28 @@ class ParquetEncoder:
 
 
 def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
-    """Write the checksums of all parts of `body` into its footer. The footer's own comes last, since it covers the
+    """Compute the checksums of all parts of `body`, whose row groups end at `ends`, and write them into its footer."""
+    footer_at = len(body) - footer_bytes("", body[-TAIL_BYTES:])
+    edges = [len(MAGIC), *ends]
+    if _room(body[footer_at:])[1] > len(edges):
+        edges.append(footer_at)  # the indexes lie between the row groups and the footer
+    write_checksums(body, [zlib.crc32(body[start:end]) for start, end in pairwise(edges)])
+
+
+def write_checksums(body: memoryview, parts: Sequence[int]) -> None:
+    """Write the checksums of all `parts` before the footer into it. The footer's own comes last, since it covers the
     others."""
     footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
+    first, room = _room(footer)
+    assert room == 1 + len(parts)
+    for place, crc32 in enumerate(parts, start=1):
+        position = first + place * CHECKSUM_DIGITS
+        footer[position : position + CHECKSUM_DIGITS] = b"%08x" % crc32
+    footer[first : first + CHECKSUM_DIGITS] = b"%08x" % zlib.crc32(footer)
+
+
+def _room(footer: memoryview) -> tuple[int, int]:
+    """Where the checksums of a footer begin, and how many there are."""
     found = CHECKSUMS.search(footer)
     assert found is not None
-    first = found.start(1)
-    edges = [len(MAGIC), *ends]
-    if len(found.group(1)) > len(edges) * CHECKSUM_DIGITS:
-        edges.append(len(body) - len(footer))  # the indexes lie between the row groups and the footer
-    for place, (start, end) in enumerate(pairwise(edges), start=1):
-        position = first + place * CHECKSUM_DIGITS
-        footer[position : position + CHECKSUM_DIGITS] = b"%08x" % zlib.crc32(body[start:end])
-    footer[first : first + CHECKSUM_DIGITS] = b"%08x" % zlib.crc32(footer)
+    return found.start(1), len(found.group(1)) // CHECKSUM_DIGITS

@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+import pyarrow as pa
+
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
-from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
+from tidelog.storage.parquet.parquet_encoder import write_checksums
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import (
     CHECKSUM_DIGITS,
@@ -128,7 +130,6 @@ class RowGroupCopier:
         self._flavor = flavor
         self._pieces: list[memoryview | bytes] = [MAGIC]
         self._size = len(MAGIC)
-        self._ends: list[int] = []
         self._rows = 0
         self._groups: list[Encoded] = []
         self._copied: list[RowGroup] = []
@@ -153,16 +154,20 @@ class RowGroupCopier:
         self._pieces.append(source.bytes_of(index))
         self._groups.append(group.moved(self._size - stored.start, len(self._groups)))
         self._size += stored.end - stored.start
-        self._ends.append(self._size)
         self._rows += stored.rows
         self._copied.append(stored)
 
     def finish(self, header_json: bytes) -> memoryview:
-        """The whole object."""
+        """The whole object. Copying tens of MB does not hold the GIL, which producers would wait for. A row group keeps
+        the checksum of its source."""
         footer = write_struct(self._footer(header_json))
-        body = bytearray().join([*self._pieces, footer, len(footer).to_bytes(4, "little"), MAGIC])
-        view = memoryview(body)
-        fill_in_checksums(view, self._ends)
+        tail = footer + len(footer).to_bytes(4, "little") + MAGIC
+        body = pa.allocate_buffer(self._size + len(tail))
+        with pa.FixedSizeBufferWriter(body) as sink:
+            for piece in (*self._pieces, tail):
+                sink.write(piece)
+        view = memoryview(body).cast("B")
+        write_checksums(view, [group.crc32 for group in self._copied])
         return view.toreadonly()
 
     def _footer(self, header_json: bytes) -> Struct:
@@ -170,7 +175,7 @@ class RowGroupCopier:
         ours = {
             FORMAT_KEY: self._flavor.name.encode(),
             HEADER_KEY: header_json,
-            CHECKSUMS_KEY: b"0" * CHECKSUM_DIGITS * (1 + len(self._ends)),
+            CHECKSUMS_KEY: b"0" * CHECKSUM_DIGITS * (1 + len(self._copied)),
         }
         return Struct(
             {

@@ -18,9 +18,10 @@ A version is the file's inode, size and modification time. The nanoseconds below
 writes within one tick of the file system's clock differ. A file's age is measured by the file system's clock only; on a
 network's file system that is the server's clock.
 
-All file calls run in a few threads, never on the event loop. Empty folders stay: removing one could break a concurrent
-create. A directory has two limits that S3 does not have: a part of a key has at most 255 bytes, and a key cannot be
-both an object and the folder of others.
+All file calls run in a few threads, never on the event loop. Writes of at most `COMMIT_BYTES_MAX` have threads of their
+own, so that a commit never waits behind reads of the archiver or behind a large segment. Empty folders stay: removing
+one could break a concurrent create. A directory has two limits that S3 does not have: a part of a key has at most 255
+bytes, and a key cannot be both an object and the folder of others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -52,8 +53,11 @@ from tidelog.storage.stores.partial_uploads import PartialUpload
 T = TypeVar("T")
 
 FILE_THREADS = 8
+COMMIT_THREADS = 4
+COMMIT_BYTES_MAX = 8 * 1024 * 1024
+"""Creates and puts of so many bytes have threads of their own: WAL entries and manifests."""
 SYNC_STEP_BYTES = 8 * 1024 * 1024
-"""A larger body is synced in steps of this size. WAL entries are smaller."""
+"""A larger body is synced in steps of this size."""
 LEFTOVER_AGE_MS = 3_600_000
 """A temporary file that was not written for so long belongs to a process that died."""
 
@@ -70,6 +74,7 @@ class LocalObjectStore:
             self._directory.make_folder(self._temporary)
             self._remove_leftovers()
         self._threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidelog-files")
+        self._commits = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="tidelog-commits")
 
     @property
     def url(self) -> str:
@@ -92,10 +97,10 @@ class LocalObjectStore:
         return await self._in_thread(key, lambda: self._read(key, byte_range))
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._in_thread(key, lambda: self._replace(key, data, if_version))
+        return await self._in_thread(key, lambda: self._replace(key, data, if_version), self._threads_for(data))
 
     async def create(self, key: str, data: Body) -> str:
-        return await self._in_thread(key, lambda: self._link(key, data))
+        return await self._in_thread(key, lambda: self._link(key, data), self._threads_for(data))
 
     async def delete(self, key: str) -> None:
         await self._in_thread(key, lambda: self._unlink(key))
@@ -113,14 +118,19 @@ class LocalObjectStore:
 
     async def aclose(self) -> None:
         """Waits for the file calls under way."""
-        await asyncio.to_thread(self._threads.shutdown)
+        for threads in (self._commits, self._threads):
+            await asyncio.to_thread(threads.shutdown)
 
-    async def _in_thread(self, what: str, call: Callable[[], T]) -> T:
+    def _threads_for(self, data: Body) -> Executor:
+        """The threads that write `data`."""
+        return self._commits if memoryview(data).nbytes <= COMMIT_BYTES_MAX else self._threads
+
+    async def _in_thread(self, what: str, call: Callable[[], T], threads: Executor | None = None) -> T:
         def work() -> T:
             with disk_errors(what):
                 return call()
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(threads or self._threads, work)
 
     def _read(self, key: str, byte_range: ByteRange | None) -> StoredObject:
         with self._directory.opened(key) as descriptor:

@@ -35,6 +35,16 @@ class ArrivingBody:
         self._filled_bytes = end
         return kept.toreadonly()
 
+    @property
+    def rest(self) -> memoryview | None:
+        """The part of the buffer that is not filled; None without a buffer. A caller that fills some of it calls
+        `arrived`."""
+        return None if self._buffer is None else self._buffer[self._filled_bytes :]
+
+    def arrived(self, size_bytes: int) -> None:
+        """`size_bytes` more of the buffer were filled."""
+        self._filled_bytes += size_bytes
+
     def whole(self) -> Body:
         """The body so far."""
         if self._buffer is None:

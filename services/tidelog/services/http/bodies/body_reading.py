@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from tidelog.services.http.bodies.arriving_body import ArrivingBody
+from tidelog.services.http.listener.direct_body import received_directly
 from tidelog.services.http.media import body_encoding
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.object_store import Body
@@ -106,7 +107,7 @@ class BodyReader:
         length = self.content_length(request, held)
         try:
             async with asyncio.timeout(self.timeout_s):
-                body = await self._receive_all(request.receive, held, length)
+                body = await self._receive_all(request, held, length)
         except TimeoutError:
             raise self.too_slow() from None
         return await self.decompressed(body, encoding, held)
@@ -144,20 +145,33 @@ class BodyReader:
             f"the body did not arrive within {self.timeout_s:g} s: send it faster, or send a smaller one"
         )
 
-    async def _receive_all(self, receive: Receive, held: InFlightBody, content_length: int | None) -> Body:
-        arriving: ArrivingBody | None = None
-        while (message := await receive())["type"] == "http.request":
-            chunk: bytes = message.get("body", b"")
-            self.admit_chunk(held, len(chunk))
-            more = message.get("more_body", False)
-            if arriving is None:
-                if not more:
-                    return chunk
-                arriving = held.arriving(content_length)
-            arriving.add(chunk)
-            if not more:
-                return arriving.whole()
-        raise ClientGone("the client closed the connection before its body was complete")
+    async def _receive_all(self, request: Request, held: InFlightBody, content_length: int | None) -> Body:
+        chunk, more = await self._received(request.receive, held)
+        if not more:
+            return chunk
+        arriving = held.arriving(content_length)
+        arriving.add(chunk)
+
+        def arrived(size_bytes: int) -> None:
+            arriving.arrived(size_bytes)
+            self.admit_chunk(held, size_bytes)
+
+        with received_directly(request.scope, arriving.rest, arrived) as direct:
+            while more:
+                chunk, more = await self._received(request.receive, held)
+                if direct and direct.failure:
+                    raise direct.failure
+                arriving.add(chunk)
+        return arriving.whole()
+
+    async def _received(self, receive: Receive, held: InFlightBody) -> tuple[bytes, bool]:
+        """The next chunk, and whether there are more. Raises `ClientGone`, `TooLarge`, `Overloaded`."""
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone("the client closed the connection before its body was complete")
+        chunk: bytes = message.get("body", b"")
+        self.admit_chunk(held, len(chunk))
+        return chunk, message.get("more_body", False)
 
 
 async def _expand(stream: pa.CompressedInputStream, size_bytes: int, held: InFlightBody, encoding: str) -> bytes:

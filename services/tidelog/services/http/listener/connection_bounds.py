@@ -22,7 +22,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from tidelog.services.http.listener.joined_writes import JoinedWritesProtocol
+from tidelog.services.http.listener.direct_body import DirectBodyProtocol
 from tidelog.wire.errors import PROBLEM_MEDIA, refusal
 
 SPARE_MAX = 64
@@ -43,7 +43,7 @@ def is_beyond(scope: Scope) -> bool:
     return _BEYOND_KEY in scope
 
 
-class BoundedProtocol(JoinedWritesProtocol):
+class BoundedProtocol(DirectBodyProtocol):
     """uvicorn's protocol with these bounds."""
 
     def __init__(self, *args: Any, bounds: ConnectionBounds, **kwargs: Any) -> None:
