@@ -7,12 +7,14 @@ buffer of the body, and the task wakes once:
     socket --recv--> buffer of the body --> parser, which finds the end of the body --> the task of the request
 
 The parser still sees every byte, so nothing changes for a body that ends early, a broken or a pipelined request. The
-buffer ends where the body ends by its Content-Length, so no byte of the next request is ever read into it.
+buffer ends where the body ends by its Content-Length, so no byte of the next request is ever read into it. On Windows
+the event loop reads without regard to the buffer's size, so bodies arrive in pieces there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -96,9 +98,10 @@ def received_directly(scope: Scope, buffer: memoryview | None, arrived: Arrived)
     messages of the request then have no bytes. None: the server does not support it, or there is no buffer, and the
     messages have the bytes. Enter the block right after a message of the request, without an await in between."""
     connection = scope.get(_CONNECTION_KEY)
-    if buffer is None or not isinstance(connection, DirectBodyProtocol) or connection.cycle.scope is not scope:
+    if buffer is None or not isinstance(connection, DirectBodyProtocol) or sys.platform == "win32":
         yield None
         return
+    assert connection.cycle.scope is scope, "a body is complete before the next request begins"
     direct = DirectBody(connection, buffer, arrived)
     direct.begin()
     try:
