@@ -101,7 +101,6 @@ def received_directly(scope: Scope, buffer: memoryview | None, arrived: Arrived)
     if buffer is None or not isinstance(connection, DirectBodyProtocol) or sys.platform == "win32":
         yield None
         return
-    assert connection.cycle.scope is scope, "a body is complete before the next request begins"
     direct = DirectBody(connection, buffer, arrived)
     direct.begin()
     try:
