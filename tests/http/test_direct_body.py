@@ -159,3 +159,13 @@ def test_a_body_that_is_given_up_does_not_disturb_the_next_one(run: Callable[[Ch
             assert await one.answer() == sha256(BODY[:MIB])
 
     run(check)
+
+
+def test_a_connection_that_is_to_be_closed_is_closed_after_a_large_body(run: Callable[[Check], None]) -> None:
+    async def check() -> None:
+        async with listening(Server()) as one:
+            await one.wire.send(head("POST", "/", content_length=str(len(BODY)), connection="close") + BODY)
+            assert await one.answer() == sha256(BODY)
+            assert await one.wire.closed() == b""
+
+    run(check)
