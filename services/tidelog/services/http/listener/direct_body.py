@@ -37,7 +37,7 @@ class DirectBodyProtocol(JoinedWritesProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[_CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]  # ASGI allows further keys
+        self.scope[_CONNECTION_KEY] = self  # type: ignore[literal-required]  # ASGI allows further keys
 
     def on_body(self, body: bytes) -> None:
         if not self.receives_directly:
