@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +23,14 @@ from tidelog.storage.parquet.thrift_compact import (
     I32,
     I64,
     LIST,
+    STRUCT,
     Encoded,
     Listed,
     Struct,
     StructReader,
     Written,
     write_struct,
+    written_number,
 )
 
 _FORMAT_VERSION = 2
@@ -45,6 +47,13 @@ _ENCODINGS = {
     "RLE_DICTIONARY": 8,
     "BYTE_STREAM_SPLIT": 9,
 }
+
+KINDS_MAX = 1_000
+"""Kinds of column chunks, in Thrift, that are remembered: eight columns in a few encodings each."""
+_NUMBER_HEADS = (b"\x16", b"\x16", b"\x16", b"\x26", b"\x26")
+"""The heads of the fields 5, 6, 7, 9 and 11, each an I64: how far the field's number is from the one before, and the
+type. They are the numbers of a column chunk: values, uncompressed and compressed bytes, and the positions of its first
+data page and its dictionary."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +98,25 @@ def _described(group: pq.RowGroupMetaData, stored: RowGroup, moved_by: int) -> S
 
 
 def _column(column: pq.ColumnChunkMetaData, moved_by: int) -> Struct:
-    fields: dict[int, Written] = {
-        1: I32(_TYPES.index(column.physical_type)),
-        2: Listed([I32(_ENCODINGS[name]) for name in column.encodings]),
-        3: Listed([name.encode() for name in column.path_in_schema.split(".")]),
-        4: I32(_CODECS.index(column.compression)),
-        5: I64(column.num_values),
-        6: I64(column.total_uncompressed_size),
-        7: I64(column.total_compressed_size),
-        9: I64(column.data_page_offset + moved_by),
-    }
+    kind = _kind(column.physical_type, column.encodings, column.path_in_schema, column.compression)
+    sizes = (column.num_values, column.total_uncompressed_size, column.total_compressed_size)
+    positions = [column.data_page_offset + moved_by]
     if column.dictionary_page_offset is not None:
-        fields[11] = I64(column.dictionary_page_offset + moved_by)
-    return Struct({2: I64(0), 3: Struct(fields)})
+        positions.append(column.dictionary_page_offset + moved_by)
+    numbers = b"".join(map(bytes.__add__, _NUMBER_HEADS, map(written_number, (*sizes, *positions))))
+    return Struct({2: I64(0), 3: Encoded(kind + numbers + b"\0", STRUCT)})
+
+
+@lru_cache(KINDS_MAX)
+def _kind(physical_type: str, encodings: tuple[str, ...], path: str, compression: str) -> bytes:
+    """The fields of a column chunk's metadata that many chunks have in common, without the end of the struct."""
+    fields = {
+        1: I32(_TYPES.index(physical_type)),
+        2: Listed([I32(_ENCODINGS[name]) for name in encodings]),
+        3: Listed([name.encode() for name in path.split(".")]),
+        4: I32(_CODECS.index(compression)),
+    }
+    return write_struct(Struct(fields))[:-1]
 
 
 @cache
