@@ -22,7 +22,7 @@ from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.wire.errors import RETRY_AFTER_S, Problem, error_of_problem
 from tidelog.wire.polls import ARROW_STATE, PartRequest, PartsAnswer, PartsRequest, PartState
 
-_NO_RECORDS = RECORD_SCHEMA.empty_table()
+_NO_RECORDS = pa.Table.from_batches([], RECORD_SCHEMA)
 
 
 class Undecodable(Corrupt):
