@@ -110,7 +110,7 @@ def _column(column: pq.ColumnChunkMetaData, moved_by: int) -> Struct:
 @lru_cache(KINDS_MAX)
 def _kind(physical_type: str, encodings: tuple[str, ...], path: str, compression: str) -> bytes:
     """The fields of a column chunk's metadata that many chunks have in common, without the end of the struct."""
-    fields = {
+    fields: dict[int, Written] = {
         1: I32(_TYPES.index(physical_type)),
         2: Listed([I32(_ENCODINGS[name]) for name in encodings]),
         3: Listed([name.encode() for name in path.split(".")]),
