@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 DEPTH_MAX = 8
+NUMBER_BYTES_MAX = 10
+_TRUNCATED, _ENDLESS = "it ends in the middle of a value", "a number without end"
 
 
 class Damaged(ValueError):
@@ -78,27 +80,17 @@ class StructReader:
         """The bytes from `start` to `end`; None: to the present position."""
         return bytes(self._data[start : self.position if end is None else end])
 
-    def skip(self, kind: int, depth: int = 0) -> None:
+    def skip(self, kind: int) -> None:
         """Pass over a value of `kind`. Raises `Damaged`."""
-        if depth > DEPTH_MAX:
-            raise Damaged("structs within structs without end")
-        if kind in (_I16, _I32, _I64):
-            self._varint()
-        elif kind in (_BYTE, _DOUBLE, _BINARY):
-            self._pass({_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint())
-        elif kind in (_LIST, _SET):
-            for item in self.items():
-                self.skip(_BYTE if item in (_TRUE, _FALSE) else item, depth + 1)
-        elif kind == _STRUCT:
-            for _, field in self.fields():
-                self.skip(field, depth + 1)
-        elif kind not in (_TRUE, _FALSE):
-            raise Damaged(f"a value of kind {kind}")
+        try:
+            self.position = _end_of(self._data, self.position, kind)
+        except IndexError:
+            raise Damaged(_TRUNCATED) from None
 
     def _byte(self) -> int:
         position = self.position
         if position >= len(self._data):
-            raise Damaged("it ends in the middle of a value")
+            raise Damaged(_TRUNCATED)
         self.position = position + 1
         return self._data[position]
 
@@ -108,13 +100,62 @@ class StructReader:
             number |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise Damaged("a number without end")
+                raise Damaged(_ENDLESS)
         return number | byte << shift
 
-    def _pass(self, size: int) -> None:
-        if size > len(self._data) - self.position:
-            raise Damaged("it ends in the middle of a value")
-        self.position += size
+
+def _end_of(data: memoryview, at: int, kind: int, depth: int = 0) -> int:
+    """The position after the value of `kind` at `at`. Raises `Damaged`, or `IndexError` where the data ends. A copy of
+    row groups passes over thousands of values, so it makes no object of each."""
+    if depth > DEPTH_MAX:
+        raise Damaged("structs within structs without end")
+    if kind == _STRUCT:
+        while head := data[at]:
+            at = _end_of(data, at + 1 if head >> 4 else _end_of_number(data, at + 1), head & 0x0F, depth + 1)
+        return at + 1
+    if kind in (_I16, _I32, _I64):
+        return _end_of_number(data, at)
+    if kind in (_TRUE, _FALSE):
+        return at
+    if kind == _BINARY:
+        return _within(data, _end_of_number(data, at) + _number_at(data, at))
+    if kind in (_BYTE, _DOUBLE):
+        return _within(data, at + (1 if kind == _BYTE else 8))
+    if kind in (_LIST, _SET):
+        return _end_of_list(data, at, depth)
+    raise Damaged(f"a value of kind {kind}")
+
+
+def _end_of_list(data: memoryview, at: int, depth: int) -> int:
+    head, end = data[at], at + 1
+    if head >> 4 == 15:
+        end = _end_of_number(data, at + 1)
+    item = _BYTE if head & 0x0F in (_TRUE, _FALSE) else head & 0x0F
+    for _ in range(head >> 4 if head >> 4 != 15 else _number_at(data, at + 1)):
+        end = _end_of(data, end, item, depth + 1)
+    return end
+
+
+def _end_of_number(data: memoryview, at: int) -> int:
+    for end in range(at, at + NUMBER_BYTES_MAX):
+        if data[end] < 0x80:
+            return end + 1
+    raise Damaged(_ENDLESS)
+
+
+def _number_at(data: memoryview, at: int) -> int:
+    number = shift = 0
+    while (byte := data[at]) >= 0x80:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    return number | byte << shift
+
+
+def _within(data: memoryview, end: int) -> int:
+    if end > len(data):
+        raise Damaged(_TRUNCATED)
+    return end
 
 
 @dataclass(frozen=True)
