@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,11 +56,19 @@ def stored(parts: Parts) -> pa.Table:
 
 
 def encoded(
-    records: pa.Table, segment_id: str, run: int, *, at_ms: int = 1, place: SegmentPlace = PLACE
+    records: pa.Table,
+    segment_id: str,
+    run: int,
+    *,
+    at_ms: int = 1,
+    place: SegmentPlace = PLACE,
+    own_groups: bool = False,
 ) -> EncodedSegment:
-    """A segment of level 0 with `records` (`STORED_SCHEMA`)."""
+    """A segment of level 0 with `records` (`STORED_SCHEMA`). `own_groups`: each partition has a row group of its
+    own."""
     spans = tuple(spans_in(records))
-    body = encode_parquet(SEGMENT_FLAVOR, records, encode_header(place, spans))
+    ends = list(accumulate(span.records for span in spans)) if own_groups else None
+    body = encode_parquet(SEGMENT_FLAVOR, records, encode_header(place, spans), ends)
     times = records["timestamp"].cast(pa.int64()).to_numpy() // 1_000
     key, times_ms = place.key(segment_id), (int(times.min()), int(times.max()))
     segment = TopicSegment(key, run, 0, len(body), sha256_of(body), *times_ms, at_ms, spans)
@@ -86,7 +95,13 @@ async def segments_of(store: ObjectStore) -> list[TopicSegment]:
 
 
 async def add(
-    store: ObjectStore, parts: Parts, *, at_ms: int = 1, clean: bool = False, split: Callable[[int], int] = lambda _: 0
+    store: ObjectStore,
+    parts: Parts,
+    *,
+    at_ms: int = 1,
+    clean: bool = False,
+    split: Callable[[int], int] = lambda _: 0,
+    own_groups: bool = False,
 ) -> None:
     """Archive `parts` like the archiver: a run of level 0, and a version. `split` gives the segment of a partition."""
     log = log_of(store)
@@ -95,7 +110,8 @@ async def add(
     added = []
     for number in sorted({split(partition) for partition in parts}):
         records = stored({at: records for at, records in parts.items() if split(at) == number})
-        one = encoded(records, f"{latest.version + 1:030x}{number:02x}", topic.next_run, at_ms=at_ms)
+        segment_id = f"{latest.version + 1:030x}{number:02x}"
+        one = encoded(records, segment_id, topic.next_run, at_ms=at_ms, own_groups=own_groups)
         await store.put(one.segment.key, one.body)
         added.append(one.segment)
     states = {}

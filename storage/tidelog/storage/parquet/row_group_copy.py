@@ -2,8 +2,9 @@
 
     source = CopySource(key, flavor, body)          # checks the footer
     source.check()                                  # checks all row groups
-    copier = RowGroupCopier(target_flavor)
+    copier = RowGroupCopier(target_flavor)          # in memory, or into a file
     copier.add(source, 3)
+    copier.write(records)                           # a row group that is encoded
     body = copier.finish(header_json)
 
 The bytes of a row group do not say where they are in the file. Only the footer does: for each column, the position of
@@ -18,16 +19,16 @@ Apache Parquet format."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
-from tidelog.storage.parquet.parquet_encoder import write_checksums
+from tidelog.storage.parquet.parquet_encoder import encode_row_groups, write_checksums
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import (
     CHECKSUM_DIGITS,
@@ -92,21 +93,22 @@ class _Metadata:
 
 
 class CopySource:
-    """An object of `flavor` with the bytes `body`, whose row groups can be copied. Raises `Corrupt` naming `key`."""
+    """An object of `flavor` with the bytes `body`, whose row groups can be copied. `footer`: if it was read before;
+    then `body` may be only the object's end, from the footer on. Raises `Corrupt` naming `key`."""
 
-    def __init__(self, key: str, flavor: ParquetFlavor, body: Body) -> None:
-        view = memoryview(body).cast("B")
+    def __init__(self, key: str, flavor: ParquetFlavor, body: Body, footer: Footer | None = None) -> None:
         self.key = key
         self.flavor = flavor
-        self.footer: Footer = decode_footer(key, flavor, view, len(view))
-        self.body = view
+        self.body = memoryview(body).cast("B")
+        self.footer = footer or decode_footer(key, flavor, self.body, len(self.body))
 
     @cached_property
     def metadata(self) -> _Metadata:
         """What a copy needs of the footer. To read it takes as long as to copy the row groups, so an object of which
         nothing is copied does without. Raises `Corrupt`."""
         try:
-            return _read_metadata(StructReader(self.body[self.footer.start : len(self.body) - TAIL_BYTES]))
+            footer = self.body[self.footer.start - self.footer.object_bytes : -TAIL_BYTES]
+            return _read_metadata(StructReader(footer))
         except Damaged as error:
             raise Corrupt(self.key, f"its footer is not Thrift: {error}") from error
 
@@ -123,12 +125,14 @@ class CopySource:
 
 
 class RowGroupCopier:
-    """Makes one object of `flavor` of row groups of others, in memory."""
+    """Makes one object of `flavor` of row groups of others, by `write` (None: in memory)."""
 
-    def __init__(self, flavor: ParquetFlavor) -> None:
+    def __init__(self, flavor: ParquetFlavor, write: Callable[[bytes | memoryview], object] | None = None) -> None:
         assert not flavor.has_index, "indexes are not copied"
         self._flavor = flavor
-        self._pieces: list[memoryview | bytes] = [MAGIC]
+        self._pieces: list[memoryview | bytes] = []
+        self._write = write or self._pieces.append
+        self._write(MAGIC)
         self._size = len(MAGIC)
         self._rows = 0
         self._groups: list[Encoded] = []
@@ -145,23 +149,32 @@ class RowGroupCopier:
         """The row groups that were added, as their sources describe them."""
         return self._copied
 
-    def add(self, source: CopySource, index: int) -> None:
-        """Append row group `index` of `source`."""
+    def write(self, row_group: pa.Table) -> None:
+        """Append `row_group`, which is encoded."""
+        body = encode_row_groups(self._flavor, row_group, [row_group], b"{}")
+        self.add(CopySource("rows", self._flavor, body), 0)
+
+    def add(self, source: CopySource, index: int, data: memoryview | None = None) -> None:
+        """Append row group `index` of `source`. `data`: its bytes, if the source has only the end of the object."""
         self._like = self._like or source
         assert source.footer.has_only_ours, "all sources have the same columns"
         assert source.footer.index_crc32 is None, "indexes are not copied"
         group, stored = source.metadata.groups[index], source.footer.row_groups[index]
-        self._pieces.append(source.bytes_of(index))
+        self._write(source.bytes_of(index) if data is None else data)
         self._groups.append(group.moved(self._size - stored.start, len(self._groups)))
         self._size += stored.end - stored.start
         self._rows += stored.rows
         self._copied.append(stored)
 
+    def close(self, header_json: bytes) -> Sequence[int]:
+        """Write the footer. Returns the end of each row group, for `fill_in_checksums`."""
+        self._write(self._tail(header_json))
+        return list(accumulate((group.end - group.start for group in self._copied), initial=len(MAGIC)))[1:]
+
     def finish(self, header_json: bytes) -> memoryview:
-        """The whole object. Copying tens of MB does not hold the GIL, which producers would wait for. A row group keeps
-        the checksum of its source."""
-        footer = write_struct(self._footer(header_json))
-        tail = footer + len(footer).to_bytes(4, "little") + MAGIC
+        """The whole object, in memory. Copying tens of MB does not hold the GIL, which producers would wait for. A row
+        group keeps the checksum of its source."""
+        tail = self._tail(header_json)
         body = pa.allocate_buffer(self._size + len(tail))
         with pa.FixedSizeBufferWriter(body) as sink:
             for piece in (*self._pieces, tail):
@@ -169,6 +182,10 @@ class RowGroupCopier:
         view = memoryview(body).cast("B")
         write_checksums(view, [group.crc32 for group in self._copied])
         return view.toreadonly()
+
+    def _tail(self, header_json: bytes) -> bytes:
+        footer = write_struct(self._footer(header_json))
+        return footer + len(footer).to_bytes(4, "little") + MAGIC
 
     def _footer(self, header_json: bytes) -> Struct:
         assert self._like is not None, "an object holds at least one row group"

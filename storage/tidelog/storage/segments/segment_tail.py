@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer, footer_bytes
+from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, check_header, place_of
 
 FOOTER_TAIL_BYTES = 64 * 1024
@@ -29,6 +30,11 @@ class SegmentTail:
     key: str
     footer: Footer
     data: memoryview
+
+    @cached_property
+    def source(self) -> CopySource:
+        """To copy row groups whose bytes were read. Threads may share it."""
+        return CopySource(self.key, SEGMENT_FLAVOR, self.data, self.footer)
 
     async def read(self, store: ObjectStore, start: int, end: int) -> memoryview:
         """Bytes ``[start, end)`` of the object. Raises `NotFound`, `Unavailable`."""

@@ -90,6 +90,11 @@ def partition_bounds(group: RowGroup) -> tuple[int, int]:
     return group.bounds[_PARTITION]
 
 
+def stored_span(group: RowGroup) -> SegmentSpan:
+    """The records of `group`, which belong to one partition."""
+    return SegmentSpan(partition_bounds(group)[0], *offset_bounds(group), group.rows, group.raw_bytes)
+
+
 def min_timestamp_ms(groups: Sequence[RowGroup]) -> int:
     return min(group.bounds[_TIMESTAMP][0] for group in groups) // 1_000
 

@@ -13,10 +13,12 @@ crash leaves at most orphans. If another worker has replaced an input, the appen
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +34,14 @@ from tidelog.storage.manifests.shard_values import ChangeKind, SegmentSpan, Topi
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ParquetFlavor
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, check_groups, decode_rows
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.segments.segment_tail import SegmentTail
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, partition_bounds
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepLimits
-from tidelog.storage.upkeep.run_merge import RunMerge
+from tidelog.storage.upkeep.run_merge import RunMerge, StoredRows
 from tidelog.storage.upkeep.run_writer import RunShape, RunWriter
 from tidelog.storage.upkeep.segment_input import Reading
 from tidelog.storage.upkeep.segment_writer import RunFacts, joined
@@ -49,6 +53,12 @@ PIECE_BYTES_MIN = 64 * 1024
 INPUT_SHARE = 2
 """Where row groups are larger, a merge takes so few runs that one of each takes at most this fraction (one in 2)."""
 OPENED_AT_ONCE = 8
+COPIED_BYTES_MIN = 512 * 1024
+"""A row group of one partition with so many raw bytes is copied: it is large enough for readers. Each of the copies
+costs a reader some 100 microseconds, and takes 600 bytes of the footer."""
+
+Rows = pa.Table | StoredRows
+"""Decoded rows, or those of a row group."""
 
 Replacement = Callable[[TopicState, Sequence[TopicSegment]], TopicChange]
 """The change of a topic that puts segments in the place of the inputs. Raises `Conflict` if they no longer fit."""
@@ -123,10 +133,8 @@ class Rewriter:
         facts = RunFacts(inputs[-1].run, rewrite.level, min(segment.archived_at_ms for segment in inputs))
         async with AsyncExitStack() as stack:
             writer = stack.enter_context(closing(RunWriter(place, shape, flavor, self.spill_folder)))
-            tables = [
-                await stack.enter_async_context(aclosing(self._rows(reading, rewrite, run))) for run in rewrite.runs
-            ]
-            await self._write(writer, tables)
+            rows = partial(_rows, reading, rewrite, copies=not flavor.has_index)
+            await self._write(writer, [await stack.enter_async_context(aclosing(rows(run))) for run in rewrite.runs])
             made = await in_thread(self.executor, writer.finish, self._entropy, facts)
         _check_same_records(inputs, said, [span for each in made for span in each.segment.spans])
         return made
@@ -151,9 +159,9 @@ class Rewriter:
             return await log.change([place.topic_id], lambda latest: change(latest, ()))
         return await self._uploads.append(log, made, change)
 
-    async def _write(self, writer: RunWriter, inputs: Sequence[AsyncGenerator[pa.Table]]) -> None:
+    async def _write(self, writer: RunWriter, inputs: Sequence[AsyncGenerator[Rows]]) -> None:
         merge = RunMerge(len(inputs))
-        first: dict[int, pa.Table | None] = {}
+        first: dict[int, Rows | None] = {}
 
         async def open_input(run: int) -> None:
             first[run] = await anext(inputs[run], None)
@@ -163,21 +171,62 @@ class Rewriter:
             records = first.pop(run) if run in first else await anext(inputs[run], None)
             await in_thread(self.executor, _advance, merge, writer, run, records)
 
-    async def _rows(self, reading: Reading, rewrite: Rewrite, run: Sequence[TopicSegment]) -> AsyncGenerator[pa.Table]:
-        """The records of a run that stay, in order."""
-        going = rewrite.going
-        for segment in run:
 
-            def stays(first: int, end: int, segment: TopicSegment = segment) -> bool:
-                return going.count(segment, first, end) < end - first
+async def _rows(
+    reading: Reading, rewrite: Rewrite, run: Sequence[TopicSegment], *, copies: bool
+) -> AsyncGenerator[Rows]:
+    """The rows of a run that stay, in order."""
+    for segment in run:
+        rows = _SegmentRows(segment, rewrite.going, copies)
+        needed = rows.stay if rewrite.checked else None
+        async with aclosing(reading.taken(segment, rows.taken, needed)) as pieces:
+            async for _, some in pieces:
+                for piece in some:
+                    yield piece
 
-            def kept(first: int, records: pa.Table, segment: TopicSegment = segment) -> pa.Table:
-                return records.filter(pa.array(~going.mask(segment, first, first + records.num_rows)))
 
-            loses = going.count(segment) > 0
-            async with aclosing(reading.rows(segment, needed=stays if loses and rewrite.checked else None)) as tables:
-                async for first, records in tables:
-                    yield await in_thread(self.executor, kept, first, records) if loses else records
+@dataclass(frozen=True)
+class _SegmentRows:
+    """The rows of `segment` that are not in `going`. `copies`: those of large row groups stay as they are stored."""
+
+    segment: TopicSegment
+    going: RowSet
+    copies: bool
+
+    def stay(self, first: int, end: int) -> bool:
+        """Whether any of the rows ``[first, end)`` stay."""
+        return self.going.count(self.segment, first, end) < end - first
+
+    def taken(self, tail: SegmentTail, first: int, groups: Sequence[RowGroup], data: memoryview) -> Sequence[Rows]:
+        found: list[Rows] = []
+        for copied, some in groupby(groups, lambda group: self._is_copied(tail.footer, group)):
+            part = list(some)
+            stored = data[part[0].start - groups[0].start : part[-1].end - groups[0].start]
+            found += self._copied(tail, part, stored) if copied else [self._decoded(tail, first, part, stored)]
+            first += sum(group.rows for group in part)
+        return found
+
+    def _is_copied(self, footer: Footer, group: RowGroup) -> bool:
+        if not self.copies or not footer.has_only_ours or footer.index_crc32 is not None:
+            return False
+        first, last = partition_bounds(group)
+        return first == last and group.raw_bytes >= COPIED_BYTES_MIN and not self._loses
+
+    @cached_property
+    def _loses(self) -> bool:
+        return self.going.count(self.segment) > 0
+
+    def _copied(self, tail: SegmentTail, groups: Sequence[RowGroup], data: memoryview) -> Iterator[StoredRows]:
+        check_groups(tail.key, groups, data)
+        for group in groups:
+            stored = data[group.start - groups[0].start : group.end - groups[0].start]
+            yield StoredRows(tail.source, group, stored)
+
+    def _decoded(self, tail: SegmentTail, first: int, groups: Sequence[RowGroup], data: memoryview) -> pa.Table:
+        records = decode_rows(tail.key, SEGMENT_FLAVOR, tail.footer, groups, data)
+        if not self._loses:
+            return records
+        return records.filter(pa.array(~self.going.mask(self.segment, first, first + records.num_rows)))
 
 
 @asynccontextmanager
@@ -192,7 +241,7 @@ async def reading_inputs(log: ShardLog, manifest: ShardManifest, *, planned_now:
         raise Corrupt(log.key(manifest.version), f"names a segment that does not exist: {error}") from error
 
 
-def _advance(merge: RunMerge, writer: RunWriter, run: int, records: pa.Table | None) -> None:
+def _advance(merge: RunMerge, writer: RunWriter, run: int, records: Rows | None) -> None:
     merge.feed(run, records)
     for partition, rows, size_bytes in merge.take():
         writer.write(partition, rows, size_bytes)

@@ -4,7 +4,8 @@
     writer.write(partition, rows, size_bytes)           # ascending by partition, then by offset
     encoded = writer.finish(entropy, facts)             # the segments of the run; bodies are mapped files
 
-- A row group has about `ROW_GROUP_RAW_BYTES`. A partition of `OWN_ROW_GROUP_BYTES` has row groups of its own, so that
+- A row group that comes as it is stored is copied. Others have about `ROW_GROUP_RAW_BYTES`. A partition of
+`OWN_ROW_GROUP_BYTES` has row groups of its own, so that
   its readers fetch nothing else. Smaller ones share row groups, which end where a partition ends.
 - A segment ends once it has `segment_bytes` as stored, unless less than a fourth of that would be left for the last
   one. It ends before that where a partition begins that fills a good part of a segment by itself.
@@ -23,6 +24,7 @@ from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ROW_GROU
 from tidelog.storage.records import STORED_SCHEMA
 from tidelog.storage.runtime import Entropy
 from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.upkeep.run_merge import StoredRows
 from tidelog.storage.upkeep.segment_writer import RunFacts, SegmentWriter
 
 OWN_ROW_GROUP_BYTES = ROW_GROUP_RAW_BYTES // 8
@@ -58,11 +60,15 @@ class RunWriter:
         self._is_open = False  # whether the last of `_segments` takes more
         self._records = 0
 
-    def write(self, partition: int, rows: pa.RecordBatch, size_bytes: int) -> None:
+    def write(self, partition: int, rows: pa.RecordBatch | StoredRows, size_bytes: int) -> None:
         """Append `rows`, which take about `size_bytes`. Raises `Invalid` (they are not in order), `Unavailable` (no
         space)."""
         if partition != self._partition:
             self._begin(partition)
+        if isinstance(rows, StoredRows):
+            self._write_held()
+            self._write_into_segment(rows)
+            return
         self._held.append(rows)
         self._held_bytes += size_bytes
         while self._held_bytes >= HELD_BYTES_MAX and self._held_rows > 1:
@@ -104,11 +110,14 @@ class RunWriter:
         records = held.slice(0, rows)
         if records.column(0).num_chunks > CHUNKS_MAX:
             records = records.combine_chunks()
+        self._write_into_segment(records)
+
+    def _write_into_segment(self, row_group: pa.Table | StoredRows) -> None:
         if not self._is_open:
             self._segments.append(SegmentWriter(self._place, self._flavor, self._folder))
             self._is_open = True
-        self._segments[-1].write(records)
-        self._records += records.num_rows
+        self._segments[-1].write(row_group)
+        self._records += row_group.num_rows
         self._end_if_full()
 
     def _end_if_full(self) -> None:

@@ -19,6 +19,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -30,7 +31,10 @@ from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 from tidelog.storage.upkeep.in_thread import in_thread
 
+T = TypeVar("T")
 RowGroups = Sequence[RowGroup]
+Take = Callable[[SegmentTail, int, RowGroups, memoryview], T]
+"""Takes neighbouring row groups, with the number of their first row and their bytes; it is called in a thread."""
 
 
 def stretches(groups: Iterable[RowGroup], bytes_max: int) -> Sequence[RowGroups]:
@@ -55,28 +59,35 @@ class Reading:
     executor: Executor | None
     bytes_max: int
 
-    async def rows(
-        self,
-        segment: TopicSegment,
-        columns: Sequence[str] | None = None,
-        needed: Callable[[int, int], bool] | None = None,
-    ) -> AsyncGenerator[tuple[int, pa.Table]]:
+    def rows(self, segment: TopicSegment, columns: Sequence[str] | None = None) -> AsyncGenerator[tuple[int, pa.Table]]:
         """All records of `segment`, in order: all columns, or those named; with each table the number of its first row.
-        `needed`: row groups of which it needs no row are not read, and then only the checksums of the others are
-        compared. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+        Raises like `taken`."""
+
+        def decoded(tail: SegmentTail, _: int, run: RowGroups, data: memoryview) -> pa.Table:
+            return decode_rows(segment.key, SEGMENT_FLAVOR, tail.footer, run, data, columns)
+
+        return self.taken(segment, decoded)
+
+    async def taken(
+        self, segment: TopicSegment, take: Take[T], needed: Callable[[int, int], bool] | None = None
+    ) -> AsyncGenerator[tuple[int, T]]:
+        """The results of `take` for row groups of `segment`, in order, with the number of the first row of each.
+        `needed`: row groups of which it needs no row are not read, and then the sha256 is not compared. Raises
+        `NotFound`, `Corrupt`, `Unavailable`."""
         whole = segment.size_bytes <= self.bytes_max  # a small segment arrives with its footer
         tail = await read_tail(self.store, segment, segment.size_bytes if whole else 0)
         groups, ends = tail.footer.row_groups, list(accumulate(group.rows for group in tail.footer.row_groups))
         chosen = [group for group, end in zip(groups, ends, strict=True) if not needed or needed(end - group.rows, end)]
         digest = hashlib.sha256(MAGIC)
 
-        def checked(run: RowGroups, data: memoryview) -> pa.Table:
+        def checked(first_row: int, run: RowGroups, data: memoryview) -> T:
             digest.update(data)
-            return decode_rows(segment.key, SEGMENT_FLAVOR, tail.footer, run, data, columns)
+            return take(tail, first_row, run, data)
 
         async with aclosing(self._fetched(tail, chosen)) as fetched:
             async for run, data in fetched:
-                yield ends[run[0].index] - run[0].rows, await in_thread(self.executor, checked, run, data)
+                first_row = ends[run[0].index] - run[0].rows
+                yield first_row, await in_thread(self.executor, checked, first_row, run, data)
         if len(chosen) < len(groups):
             return
         digest.update(await tail.read(self.store, tail.footer.rows_end, segment.size_bytes))

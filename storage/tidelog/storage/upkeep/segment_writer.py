@@ -1,4 +1,5 @@
-"""Writes a segment of any size in bounded memory: tables go in, and each becomes a row group of a file.
+"""Writes a segment of any size in bounded memory: tables go in, and each becomes a row group of a file. Row groups of
+other segments are copied as they are stored, unless the segment has indexes.
 
     writer = SegmentWriter(place, flavor, folder)
     writer.write(records)                               # STORED_SCHEMA, sorted by (partition, offset) over all calls
@@ -29,7 +30,17 @@ from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, fill_in_checksums
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.segments.topic_segment import SegmentPlace, encode_header, order_fault, sha256_of
+from tidelog.storage.parquet.row_group_copy import RowGroupCopier
+from tidelog.storage.segments.topic_segment import (
+    SegmentPlace,
+    encode_header,
+    max_timestamp_ms,
+    min_timestamp_ms,
+    order_fault,
+    sha256_of,
+    stored_span,
+)
+from tidelog.storage.upkeep.run_merge import StoredRows
 from tidelog.storage.upkeep.spill_file import SpillFile
 
 
@@ -49,8 +60,7 @@ class SegmentWriter:
         self._place = place
         self._flavor = flavor
         self._file = SpillFile(folder)
-        self._sink = pa.PythonFile(cast(io.IOBase, self._file), mode="w")
-        self._encoder: ParquetEncoder | None = None
+        self._encoder: ParquetEncoder | RowGroupCopier | None = None
         self._spans: list[SegmentSpan] = []
         self._times_ms: list[int] = []
         self.records = 0
@@ -61,22 +71,37 @@ class SegmentWriter:
         """What was written so far."""
         return self._file.tell()
 
-    def write(self, records: pa.Table) -> None:
-        """Append `records`, at least one, as a row group. Raises `Invalid` (they are not in order),
-        `Unavailable` (no space for the file)."""
-        spans = spans_in(records)
-        fault = order_fault(spans, records)
-        if fault or (self._spans and not _follows(self._spans[-1], spans[0])):
-            raise Invalid(f"records from {spans[0]} on do not follow those before in a segment: {fault}")
-        bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
-        self._times_ms += [bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000]
+    def write(self, row_group: pa.Table | StoredRows) -> None:
+        """Append a row group, of at least one record. Raises `Invalid` (they are not in order), `Unavailable` (no space
+        for the file)."""
+        if isinstance(row_group, StoredRows):
+            groups = [row_group.group]
+            self._add([stored_span(row_group.group)], min_timestamp_ms(groups), max_timestamp_ms(groups))
+            encoder = self._encoder = self._encoder or RowGroupCopier(self._flavor, self._file.write)
+            assert isinstance(encoder, RowGroupCopier), "row groups are not copied where there are indexes"
+            encoder.add(row_group.source, row_group.group.index, row_group.data)
+            return
+        spans = spans_in(row_group)
+        if fault := order_fault(spans, row_group):
+            raise Invalid(f"records from {spans[0]} on are not those of a segment: {fault}")
+        bounds = pc.min_max(row_group["timestamp"].cast(pa.int64()))
+        self._add(spans, bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000)
+        self._encoder = self._encoder or self._encoder_for(row_group)
+        self._encoder.write(row_group)
+
+    def _encoder_for(self, first: pa.Table) -> ParquetEncoder | RowGroupCopier:
+        if self._flavor.has_index:
+            return ParquetEncoder(self._flavor, first, pa.PythonFile(cast(io.IOBase, self._file), mode="w"))
+        return RowGroupCopier(self._flavor, self._file.write)
+
+    def _add(self, spans: Sequence[SegmentSpan], min_ms: int, max_ms: int) -> None:
+        if self._spans and not _follows(self._spans[-1], spans[0]):
+            raise Invalid(f"records from {spans[0]} on do not follow those before in a segment")
+        self._times_ms += [min_ms, max_ms]
         self._spans[-1:] = joined((*self._spans[-1:], spans[0]))
         self._spans += spans[1:]
-        self.records += records.num_rows
+        self.records += sum(span.records for span in spans)
         self.raw_bytes += sum(span.raw_bytes for span in spans)
-        if self._encoder is None:
-            self._encoder = ParquetEncoder(self._flavor, records, self._sink)
-        self._encoder.write(records)
 
     def finish(self, segment_id: str, facts: RunFacts) -> EncodedSegment:
         """The segment of all written records, at least one."""
@@ -101,7 +126,7 @@ class SegmentWriter:
     def close(self) -> None:
         """Close the file; the body of a finished segment stays readable as long as it is referenced."""
         self._file.close()
-        if self._encoder is not None:
+        if isinstance(self._encoder, ParquetEncoder):
             self._encoder.abandon()
 
 
