@@ -15,7 +15,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
-from tidelog.client.arrow_stream import ARROW
+from tidelog.client.arrow_stream import ARROW, accepting
 from tidelog.client.connection import Answer
 from tidelog.client.consumed import TopicPartition
 from tidelog.client.fetch_bodies import Undecodable, fetch_answer
@@ -34,7 +34,7 @@ LARGE, SMALL = range(2), range(2, 10)
 """The partitions that have row groups of their own, and those that share some."""
 BATCHES = 4
 ANSWERS_MAX = 500
-BOTH = f"{STORED_MEDIA}, {ARROW}; codecs=zstd"
+BOTH = accepting("zstd", stored=True)
 ACCEPTS = {"arrow": ARROW, "stored": BOTH}
 
 

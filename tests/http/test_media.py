@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
+from tidelog.client.arrow_stream import Compression, accepting
+from tidelog.services.http.answers.part_answer import FETCH_PART_MEDIA
 from tidelog.services.http.media import Media, answer_codec, answer_media, body_encoding, body_media
 from tidelog.storage.errors import UnsupportedMedia
 from tidelog.wire.errors import NotAcceptable
@@ -33,6 +35,17 @@ def request(**headers: str) -> Request:
 )
 def test_the_best_acceptable_type_is_answered(accept: str, media: Media) -> None:
     assert answer_media(request(accept=accept), OFFERED) is media
+    assert answer_media(request(accept=accept), FETCH_PART_MEDIA) is media, (
+        "stored records only for those who name them"
+    )
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_client_that_takes_stored_records_gets_arrow_of_a_broker_without_them(compression: Compression) -> None:
+    asked = request(accept=accepting(compression, stored=True))
+    assert answer_media(asked, FETCH_PART_MEDIA) is Media.STORED
+    assert answer_media(asked, OFFERED) is Media.ARROW
+    assert answer_codec(asked, ("zstd", "lz4")) == compression
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def accepting(compression: Compression, *, stored: bool) -> str:
     stored, which is compressed."""
     if compression == "none":
         return ARROW
-    return f"{STORED_MEDIA}, {ARROW}; codecs={compression}" if stored else f"{ARROW}; codecs={compression}"
+    return f"{STORED_MEDIA}, {ARROW}; codecs={compression}; q=0.9" if stored else f"{ARROW}; codecs={compression}"
 
 
 def arrow_body(records: pa.Table, compression: Compression) -> Sequence[memoryview]:

@@ -22,7 +22,7 @@ from tidelog.wire.errors import problem_of
 from tidelog.wire.polls import PartsAnswer, PartState, PollAnswer, StoredPart
 
 PART_MEDIA = (Media.JSON, Media.NDJSON, Media.ARROW)
-FETCH_PART_MEDIA = (Media.JSON, Media.NDJSON, Media.STORED, Media.ARROW)
+FETCH_PART_MEDIA = (*PART_MEDIA, Media.STORED)
 
 
 class PartDocument:
