@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.storage.archive_scenes import Scene, archiver_of, keys, small_scene
+from tests.storage.copy_scenes import Source
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 from tests.storage.sweep_scenes import NO_GRACE
 
 from tidelog.storage import formats
 from tidelog.storage.archive.archiver import Archiver
+from tidelog.storage.bucket.copy import BucketCopy
+from tidelog.storage.bucket.copy_transfer import Transfer
 from tidelog.storage.bucket.repair import BucketRepair
 from tidelog.storage.bucket.sweep import BucketSweep
 from tidelog.storage.bucket.verify import BucketVerification
@@ -161,6 +164,16 @@ async def test_a_repair_goes_on_in_the_other_shards_and_changes_nothing_there(wr
     assert {each: data for each, data in before.items() if each != lost}.items() <= {
         each: (await bucket.store.get(each)).data for each in await keys(bucket.store, "")
     }.items()
+
+
+async def test_a_copy_says_which_list_it_cannot_read_and_copies_all_segments_of_its_topic() -> None:
+    bucket = await TwoShards(Source()).filled()
+    key, target = await a_list(bucket), MemoryObjectStore()
+    copy = BucketCopy(Transfer(bucket.store, target), TOPICS, "one", bucket.scene.runtime(9))
+    (damaged,) = (await copy.run()).damaged
+    assert damaged.key == key
+    expect_told(damaged.text, formats.SEGMENT_LIST)
+    assert await keys(target, "topics/") == await keys(bucket.store, "topics/")
 
 
 async def test_a_list_of_a_later_format_harms_its_topic_only() -> None:

@@ -13,7 +13,8 @@ from tests.storage.record_tables import SHOP, WEB
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.layout import list_key, shard_segment_key
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.manifests.shard_values import ColdState
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.wal.wal_index import WalIndex
 
 Fault = Callable[[Bucket], Awaitable[str]]
@@ -118,6 +119,19 @@ async def test_a_damaged_version_harms_nothing_that_can_be_checked_without_it() 
     key = await cold_faults.truncated_manifest(bucket)
     (finding,) = await bucket.findings(deep=True)
     assert finding.key == key
+
+
+@pytest.mark.parametrize("deep", [False, True])
+async def test_every_damaged_version_and_every_gap_is_named(deep: bool) -> None:
+    bucket = await bucket_of_scene()
+    for _ in range(8):
+        await bucket.append(ManifestChange(ChangeKind.SWEEP))
+    for version in (2, 7):
+        await bucket.change(bucket.manifest(version), cut)
+    await bucket.store.delete_many([bucket.manifest(version) for version in (4, 5)])
+    found = await bucket.findings(deep=deep)
+    assert {finding.key for finding in found} == {bucket.manifest(version) for version in (2, 4, 7)}
+    assert {finding.severity for finding in found} == {Severity.ERROR}
 
 
 async def test_a_damaged_list_harms_its_topic_only() -> None:

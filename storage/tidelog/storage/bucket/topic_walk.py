@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -67,8 +67,9 @@ class TopicWalk(Generic[Topic, Answer]):
     ) -> AsyncGenerator[tuple[SegmentPage | ObjectInfo, Answer], None]:
         """The answer for each item of `listed`, in order."""
         try:
-            async for item, answer in in_order(self._in_bounds(listed), self._answered, at_once=self._at_once):
-                yield item, answer
+            async with aclosing(in_order(self._in_bounds(listed), self._answered, at_once=self._at_once)) as answered:
+                async for item, answer in answered:
+                    yield item, answer
         finally:
             reading = [progress.topic for progress in self._topics.values()]
             for topic in reading:
