@@ -1,7 +1,7 @@
 """Read the segments of a topic in S3 with DuckDB, pandas or Spark, through a proxy that counts the bytes they receive.
 
 Filters 1 % of the offsets of one partition, in their middle. The rows must equal those that the broker returns for the
-same offsets. Prints the bytes that the reader received, and those of all segments and of their footers, as JSON.
+same offsets. Prints the bytes that each reader received, and those of all segments and of their footers, as JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow.fs import S3FileSystem
@@ -55,28 +56,32 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         log = admin.topic_log(options.topic)
     offsets = log.partition(PARTITION).cold_end
     low, count = offsets // 2, max(1, offsets // OFFSETS_SHARE)
-    expected = from_broker(options.broker, options.topic, low, count)
-    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    expected = from_broker(options.broker, options.topic, low, count).combine_chunks()
     keys = tuple(f"{options.prefix}/{segment.key}" for segment in log.segments)
-    reader = reader_of(options.reader)
-    with CountingProxy(endpoint) as proxy:
-        archive = Archive(proxy.url, USER, PASSWORD, BUCKET, keys)
-        found = reader.read(archive, Between("offset", low, low + count, PARTITION))
-        read_bytes = proxy.answered_bytes
-    if not found.equals(expected.combine_chunks()):
-        raise SystemExit("not the rows that the broker gave")
+    archive = Archive(os.environ["AWS_ENDPOINT_URL"], USER, PASSWORD, BUCKET, keys)
+    wanted = Between("offset", low, low + count, PARTITION)
     return {
-        "read_bytes": read_bytes,
+        "read_bytes": {name: read_bytes(name, archive, wanted, expected) for name in options.readers},
         "records": count,
         "segments": len(keys),
         "bytes": sum(segment.size_bytes for segment in log.segments),
-        "footer_bytes": sum(map(_footer_bytes, archive.urls(""))),
+        "footer_bytes": sum(footer_bytes(archive, path) for path in archive.urls("")),
     }
 
 
-def _footer_bytes(path: str) -> int:
-    endpoint = os.environ["AWS_ENDPOINT_URL"]
-    files = S3FileSystem(endpoint_override=endpoint, region=REGION, access_key=USER, secret_key=PASSWORD)
+def read_bytes(name: str, archive: Archive, wanted: Between, expected: pa.Table) -> int:
+    """What a reader receives to get the rows."""
+    reader = reader_of(name)
+    with CountingProxy(archive.endpoint) as proxy:
+        found = reader.read(replace(archive, endpoint=proxy.url), wanted)
+        received = proxy.answered_bytes
+    if not found.equals(expected):
+        raise SystemExit(f"{name}: not the rows that the broker gave")
+    return received
+
+
+def footer_bytes(archive: Archive, path: str) -> int:
+    files = S3FileSystem(endpoint_override=archive.endpoint, region=REGION, access_key=USER, secret_key=PASSWORD)
     with files.open_input_file(path) as file:
         file.seek(file.size() - TAIL_BYTES)
         return int.from_bytes(file.read(4), "little")
@@ -87,7 +92,7 @@ def main() -> None:
     parser.add_argument("--broker", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--prefix", required=True, help="of the store within the bucket")
-    parser.add_argument("--reader", choices=("duckdb", "pandas", "spark", "spark-defaults"), required=True)
+    parser.add_argument("--readers", choices=("duckdb", "pandas", "spark", "spark-defaults"), nargs="+", required=True)
     print(json.dumps(measure(parser.parse_args())))
 
 

@@ -30,7 +30,7 @@ from benchmarks.payloads import SEED
 from benchmarks.processes import Failed, run, run_module
 from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
-RECORDS = 6_000_000
+RECORDS = 3_000_000
 PARTITIONS = 1_000
 REQUEST_RECORDS = 20_000
 PREFIX = "open"
@@ -49,13 +49,11 @@ STATES = {"archived": "as the archiver writes them", "merged": "after merging"}
 def rows(bench: Bench) -> list[Row]:
     """One row for each reader and state of the segments."""
     if why := minio.missing():
-        return [
-            not_run(_name(reader, state), _what(reader, state), GOAL, why) for state in STATES for reader in READERS
-        ]
+        return [_missing(reader, state, why) for state in STATES for reader in READERS]
     topic = _Topic.produced(bench)
-    found = [topic.read_by(reader, "archived") for reader in READERS]
+    found = topic.read("archived")
     topic.merge()
-    found += [topic.read_by(reader, "merged") for reader in READERS]
+    found += topic.read("merged")
     topic.stop()
     return found
 
@@ -82,12 +80,15 @@ class _Topic:
     def merge(self) -> None:
         run([sys.executable, "-c", SERVE, "compactor", "--store", self.store, "--once"], self.server.env)
 
-    def read_by(self, reader: str, state: str) -> Row:
-        if reader.startswith("spark") and component("spark-s3").find() is None:
-            return not_run(_name(reader, state), _what(reader, state), GOAL, component("spark-s3").how)
-        arguments = ("--broker", self.broker.url, "--topic", "t", "--prefix", PREFIX, "--reader", reader)
+    def read(self, state: str) -> list[Row]:
+        """A row for each reader, one after the other in one process."""
+        readers = [reader for reader in READERS if not _is_spark(reader) or component("spark-s3").find()]
+        arguments = ("--broker", self.broker.url, "--topic", "t", "--prefix", PREFIX, "--readers", *readers)
         out = run_module("benchmarks.loads.open_parquet", *arguments, env=self.server.env)
-        return _row(reader, state, json.loads(out.strip().splitlines()[-1]))
+        found = json.loads(out.strip().splitlines()[-1])
+        without = set(READERS) - set(readers)
+        rows = [_row(reader, state, found) for reader in readers]
+        return rows + [_missing(reader, state, component("spark-s3").how) for reader in sorted(without)]
 
     def stop(self) -> None:
         self.broker.stop()
@@ -128,11 +129,21 @@ def _wait_until_archived(broker: TidelogBroker) -> None:
 
 
 def _row(reader: str, state: str, found: Mapping[str, Any]) -> Row:
-    read_mb, stored_mb, footer_mb = (found[name] / 1e6 for name in ("read_bytes", "bytes", "footer_bytes"))
+    read_mb, stored_mb, footer_mb = (
+        size / 1e6 for size in (found["read_bytes"][reader], found["bytes"], found["footer_bytes"])
+    )
     ours = Side("read", READERS[reader], "MB", [read_mb], [f"{found['records']} records of one partition"])
     facts = [f"{found['segments']} segments", f"their footers: {footer_mb:.2f} MB"]
     whole = Side("segments", f"all segments, {STATES[state]}", "MB", [stored_mb], facts)
     return Row(_name(reader, state), _what(reader, state), GOAL, read_mb / stored_mb, (ours, whole))
+
+
+def _missing(reader: str, state: str, why: str) -> Row:
+    return not_run(_name(reader, state), _what(reader, state), GOAL, why)
+
+
+def _is_spark(reader: str) -> bool:
+    return reader.startswith("spark")
 
 
 def _name(reader: str, state: str) -> str:
