@@ -195,7 +195,7 @@ def test_an_unknown_format_version_is_refused_with_both_versions_named() -> None
 def test_other_columns_are_corrupt() -> None:
     table = record_table([0, 1, 2, 3])
     flavor = replace(WAL_FLAVOR, schema=table.schema, statistics=())
-    with pytest.raises(Corrupt, match="columns"):
+    with pytest.raises(Corrupt, match="lacks the column 'partition'"):
         codec.decode(KEY, bytes(encode_parquet(flavor, table, GOOD.encode())))
 
 
