@@ -12,7 +12,10 @@ import pytest
 from tidelog.storage.stores.local import COMMIT_BYTES_MAX, FILE_THREADS, SYNC_STEP_BYTES, LocalObjectStore
 
 
-@pytest.mark.parametrize(("size_bytes", "steps"), [(0, 1), (SYNC_STEP_BYTES, 1), (2 * SYNC_STEP_BYTES + 5, 3)])
+@pytest.mark.parametrize(
+    ("size_bytes", "steps"),
+    [(0, 1), (COMMIT_BYTES_MAX, 1), (COMMIT_BYTES_MAX + 5, COMMIT_BYTES_MAX // SYNC_STEP_BYTES + 1)],
+)
 async def test_a_body_is_synced_in_steps_and_read_back_whole(
     size_bytes: int, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,7 +32,7 @@ async def test_a_body_is_synced_in_steps_and_read_back_whole(
     monkeypatch.setattr(os, "fsync", watched)
     await store.put("a/large", memoryview(body))
     assert (await store.get("a/large")).data == body
-    assert written == [*range(SYNC_STEP_BYTES, size_bytes, SYNC_STEP_BYTES), size_bytes]
+    assert written == [*range(SYNC_STEP_BYTES, SYNC_STEP_BYTES * steps, SYNC_STEP_BYTES), size_bytes]
     assert len(written) == steps
     await store.aclose()
 
