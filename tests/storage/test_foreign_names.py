@@ -11,12 +11,12 @@ from tests.storage.broken_bucket import Bucket, bucket_of_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.sweep_scenes import NO_GRACE, sweep_of
 
-from tidelog.storage.bucket import repair_survey, sweep_report
+from tidelog.storage.bucket import listing, repair_survey, sweep_report
 from tidelog.storage.bucket.finding import Finding, Seen, Severity
 from tidelog.storage.bucket.manifest_check import ManifestCheck
 from tidelog.storage.bucket.repair import BucketRepair
 from tidelog.storage.bucket.shard_look import ShardLook
-from tidelog.storage.layout import history_key, manifests_prefix, shard_history_prefix
+from tidelog.storage.layout import MANIFESTS_PREFIX, history_key, manifests_prefix, shard_history_prefix
 from tidelog.storage.manifests import shard_history
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo
 from tidelog.storage.runtime import Runtime
@@ -92,6 +92,23 @@ async def test_a_repair_looks_for_a_readable_version_among_the_newest_only(monke
     await bucket.store.delete(bucket.manifest(4))
     plan = await BucketRepair(bucket.store, bucket.topics, Runtime()).plan()
     assert [(each.after_version, each.replaces) for each in plan.shards] == [(1, 3)]
+
+
+async def test_with_too_many_folders_of_shards_verify_and_sweep_say_so_and_do_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing, "SHARDS_MAX", 3)
+    bucket = await bucket_of_scene()
+    lost = (await bucket.segment()).key
+    await bucket.store.delete(lost)
+    for number in range(1, 4):
+        await bucket.store.put(f"manifests/{number:04d}/notes", b"")
+    errors = {each.key: each.text for each in await bucket.findings(deep=False) if each.severity is Severity.ERROR}
+    assert errors.keys() == {lost, MANIFESTS_PREFIX}
+    assert "more than 3 shards" in errors[MANIFESTS_PREFIX]
+    sweep = sweep_of(bucket.store, NO_GRACE)
+    assert [stray async for stray in sweep.strays()] == []
+    assert list(sweep.report.unjudged) == [MANIFESTS_PREFIX]
 
 
 async def test_a_sweep_names_so_many_places_that_it_leaves_alone_and_counts_the_others(

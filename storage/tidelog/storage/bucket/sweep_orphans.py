@@ -22,7 +22,7 @@ from tidelog.storage.bucket.listing import SegmentPage, grouped, list_segments, 
 from tidelog.storage.bucket.segments_check import records_beyond
 from tidelog.storage.bucket.shard_look import ShardLooks, TopicLook
 from tidelog.storage.bucket.topic_walk import TopicWalk
-from tidelog.storage.errors import Conflict, NotFound
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TOPICS_PREFIX, lists_prefix, topic_id_of_list, topic_prefix
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
@@ -106,7 +106,12 @@ class OrphanSearch:
         """All segments, and the lists that no manifest names, each time those of one topic and shard."""
         async for page in list_segments(self._store):
             yield page
-        for shard in await shards_in(self._store):
+        try:
+            shards = await shards_in(self._store)
+        except Corrupt as fault:  # foreign folders
+            self._leave(unreadable(fault))
+            return
+        for shard in shards:
             look = self._looks(shard)
             manifest = look.manifest or await look.refresh()
             named = look.lists | look.garbage if manifest else frozenset()
