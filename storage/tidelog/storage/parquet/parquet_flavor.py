@@ -80,7 +80,7 @@ def row_group_rows(table: pa.Table) -> int:
 def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> pq.ParquetWriter:
     """A writer into `sink` with the settings of `flavor`, for row groups like `like`, the first one."""
     values = like.column("value")
-    level = _zstd_level(flavor.zstd_levels, values)
+    level = zstd_level(flavor.zstd_levels, values)
     dictionaries = [name for name in flavor.dictionary_columns if _dictionary_pays(like.select([name]), level)]
     encodings = {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in like.column_names}
     value_bytes = values.nbytes
@@ -130,7 +130,7 @@ def _column_bytes(column: pa.Table, level: int, use_dictionary: bool) -> int:
     return sink.tell()
 
 
-def _zstd_level(levels: Sequence[int], values: pa.ChunkedArray[Any]) -> int:
+def zstd_level(levels: Sequence[int], values: pa.ChunkedArray[Any]) -> int:
     """The level of `levels` that pays, by a sample from the middle of `values`."""
     if len(levels) == 1 or not len(values):
         return levels[0]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 
@@ -29,7 +29,7 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_encoder import encode_row_groups, write_checksums
-from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor, zstd_level
 from tidelog.storage.parquet.parquet_format import (
     CHECKSUM_DIGITS,
     CHECKSUMS_KEY,
@@ -150,7 +150,9 @@ class RowGroupCopier:
         return self._copied
 
     def write(self, row_group: pa.Table) -> None:
-        """Append `row_group`, which is encoded."""
+        """Append `row_group`, which is encoded. The first one settles the level of compression."""
+        level = zstd_level(self._flavor.zstd_levels, row_group["value"])
+        self._flavor = replace(self._flavor, zstd_levels=(level,))
         body = encode_row_groups(self._flavor, row_group, [row_group], b"{}")
         self.add(CopySource("rows", self._flavor, body), 0)
 

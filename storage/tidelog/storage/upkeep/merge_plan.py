@@ -3,12 +3,12 @@
 The archiver writes one run per pass. Small ones are merged upward in two levels:
 
     level    written by          compression        CPU s a GB raw   stored
-    0        the archiver        as in the WAL      0.5 to 5         0.12     copied or, with many partitions, encoded
-    1        a fan-in of 0       zstd 3             4 to 5           0.12     intermediate
-    2        a final merge       zstd 8             13               0.10     never merged again
-    2        the same, if busy   zstd 3             4 to 5           0.12
+    0        the archiver        as in the WAL      0.5 to 5         0.11     copied or, with many partitions, encoded
+    1        a fan-in of 0       as before          0.7 to 4         0.11     intermediate: copied or, if small, encoded
+    2        a final merge       zstd 8             11               0.09     never merged again
+    2        the same, if busy   as before          0.7 to 4         0.11     copied or, if small, encoded
 
-(JSON events of 376 bytes.) A merge takes whole runs below level 2 and makes one run of a higher level than all its
+A merge takes whole runs below level 2 and makes one run of a higher level than all its
 inputs. So a record is written by the archiver and at most twice again: **write amplification is at most 3**, by
 construction.
 
