@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.read.topic_log import described_shard
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.shard_values import ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
@@ -85,7 +86,9 @@ def write_segment(
 
 def manifest_of(segments: Sequence[TopicSegment], ends: Mapping[int, Ends], version: int = 7) -> ShardManifest:
     states = {number: ColdState(end.log_start, end.cold_end) for number, end in ends.items()}
-    return ShardManifest(0, version, topics={TOPIC_ID: TopicState(TOPIC, added=tuple(segments), partitions=states)})
+    return ShardManifest(
+        0, version, topics={TOPIC_ID: TopicState(TOPIC, added=columns_of(segments), partitions=states)}
+    )
 
 
 def log_of(

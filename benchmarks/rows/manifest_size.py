@@ -13,8 +13,10 @@ import hashlib
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks import made_up_bucket
 from benchmarks.bench import Bench

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from msgspec.structs import replace
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world

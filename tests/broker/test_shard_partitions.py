@@ -10,6 +10,7 @@ from tests.storage.damage_by_hand import flip
 from tests.storage.record_tables import records_header, spans_of
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.shard import shard_partitions
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.storage.errors import Corrupt, Fenced, NotFound
@@ -129,6 +130,59 @@ async def test_all_partitions_switch_to_a_version_and_drop_what_it_covers(store:
     assert {tuple(spans_left(state)) for state in loaded} == {(2,)}
     late = await partitions.load(WEB, 9)
     assert (late.cold_end, late.high_watermark, spans_left(late)) == (2 * RECORDS, 3 * RECORDS, [2])
+
+
+async def test_lists_beyond_their_bound_leave_memory_and_are_read_again(
+    store: CountingObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_partitions, "LISTS_BYTES", 1)
+    archive, partitions = Archive(store), partitions_of(store)
+    await archive.archive(*TOPICS)
+    partitions.adopt(entries(4))
+    states = [await partitions.load(topic, 0) for topic in TOPICS]
+    assert in_memory(partitions) == [TOPICS[-1].topic_id]
+    assert [state.lacks_list for state in states] == [True] * (len(TOPICS) - 1) + [False]
+    for topic, state in zip(TOPICS, states, strict=True):
+        await partitions.read_list(state)
+        found = state.cold_span(0)
+        assert found is not None
+        assert topic.topic_id in found.segment.key
+        assert in_memory(partitions) == [topic.topic_id]
+    newest = await archive.archive(*TOPICS)
+    await partitions.apply(newest)
+    assert {(state.view.version, state.cold_end) for state in states} == {(newest.version, 2 * RECORDS)}
+    assert len(in_memory(partitions)) <= 1
+
+
+async def test_a_version_with_the_same_lists_is_followed_without_reading_them(
+    store: CountingObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_partitions, "LISTS_BYTES", 1)
+    archive, partitions = Archive(store), partitions_of(store)
+    await archive.archive(*TOPICS)
+    partitions.adopt(entries(4))
+    states = [await partitions.load(topic, 0) for topic in TOPICS]
+    monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 1_000)
+    await archive.archive(TOPICS[0])
+    newest = await archive.log.latest()
+    before = store.usage()
+    await partitions.apply(await partitions.log.latest())
+    assert (store.usage() - before).requests(Verb.GET) == 1, "the version"
+    assert [state.cold_end for state in states] == [2 * RECORDS, *([RECORDS] * (len(TOPICS) - 1))]
+    assert {state.view.version for state in states} == {newest.version}
+    await partitions.read_list(states[0])
+    found = states[0].cold_span(RECORDS)
+    assert found is not None
+    assert found.span.base_offset == RECORDS
+
+
+def in_memory(partitions: ShardPartitions) -> list[str]:
+    """The topics whose lists the partitions hold."""
+    assert partitions.manifest is not None
+    held = {topic_id for topic_id, topic in partitions.manifest.topics.items() if topic.base}
+    viewed = {state.topic_partition.topic_id for state in partitions if not state.lacks_list}
+    assert viewed <= held
+    return sorted(held)
 
 
 async def test_an_older_version_changes_nothing(store: CountingObjectStore) -> None:

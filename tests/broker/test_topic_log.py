@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.read.topic_log import described_shard, topic_log_page, version_with_list
@@ -40,7 +40,7 @@ def manifest(shard: int) -> ShardManifest:
     """Half of the segments are in the stored list, one of which was removed; the others were added later."""
     stored, added = [segment(shard, run) for run in range(-1, RUNS // 2)], [segment(shard, r) for r in range(6, RUNS)]
     states = {p: ColdState(0, RUNS * (p + 1), clean_end=3) for p in range(shard, PARTITIONS, SHARDS)}
-    topic = TopicState("web", base=TopicBase(columns_of(stored)), removed=frozenset({0}), added=tuple(added))
+    topic = TopicState("web", base=TopicBase(columns_of(stored)), removed=frozenset({0}), added=columns_of(added))
     return ShardManifest(shard, 7, topics={ID: replace(topic, partitions=states)})
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered
+from tests.broker.logs import partition_log
 from tests.formats.expected import ALL, clock_after, expected_of, unpacked
 from tests.formats.write import format_versions
 
@@ -153,6 +154,26 @@ async def test_cold_records_that_cannot_be_read_are_no_damage(folder: Path, form
     assert found
     assert [text for text in found if "repair" in text or "restore" in text] == []
     await check_not_repaired(folder, form)
+
+
+async def test_a_list_of_a_later_version_stops_its_topic_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named in the status and in the log, and archiving and upkeep go on with the others."""
+    await written_by_later(folder, formats.SEGMENT_LIST)
+    async with broker_on(folder, upkeep=True) as broker:
+        for topic in ("texts", "trimmed"):
+            await broker.produce(ANYBODY, topic, numbered(0, 3), ProduceOptions(partition=0))
+        with pytest.raises(NewerFormat, match=refusal(formats.SEGMENT_LIST)):
+            await broker.archive_now()
+        await broker.upkeep_now()
+        for topic in ("texts", "trimmed"):
+            log = await partition_log(broker, topic, 0, fresh=False)
+            assert log.cold_end == log.high_watermark > 0
+        found = [damage for damage in broker.status().damages if damage.topic == "later"]
+        assert {damage.shard for damage in found} == set(broker.topic(ANYBODY, "later").shards)
+        assert all(damage.newer and "/lists/" in damage.key for damage in found)
+    said = [record.getMessage() for record in caplog.records if "unreadable object" in record.getMessage()]
+    assert said
+    assert all("nothing is damaged: install" in text for text in said)
 
 
 async def check_not_repaired(folder: Path, form: Format) -> None:

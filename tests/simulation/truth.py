@@ -17,7 +17,7 @@ from tests.simulation.batches import Batch, Placed, placed_in
 from tests.simulation.cold import Cold, cold_of
 
 from tidelog.storage.layout import manifests_prefix, number_of, wal_prefix, wal_suffix
-from tidelog.storage.manifests.version_codec import decode_version
+from tidelog.storage.manifests.shard_manifest import decode_version
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
 

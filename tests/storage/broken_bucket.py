@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from msgspec.structs import replace
 from tests.storage.archive_scenes import GRACE_S, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1
@@ -12,10 +13,10 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1
 from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import manifests_prefix
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.segment_columns import columns_of
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, decode_version, encode_version
 from tidelog.storage.manifests.shard_values import ColdState, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
@@ -73,7 +74,7 @@ class Bucket:
         key = (await self.segment(number)).key
 
         def altered(topic: TopicState) -> TopicState:
-            return replace(topic, added=tuple(how(each) if each.key == key else each for each in topic.added))
+            return replace(topic, added=columns_of([how(each) if each.key == key else each for each in topic.added]))
 
         await self.alter(altered)
         return key

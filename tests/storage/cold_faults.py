@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from msgspec import structs
+from msgspec.structs import replace
 from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.layout import list_key
-from tidelog.storage.manifests.list_codec import encode_list
-from tidelog.storage.manifests.shard_history import HistoryBlock, ShardHistory, encode_block
-from tidelog.storage.manifests.shard_manifest import head_of, step_of
+from tidelog.storage.manifests.shard_history import BLOCK, HistoryBlock, ShardHistory
+from tidelog.storage.manifests.shard_manifest import encode_version, head_of, step_of
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
-from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.manifests.version_codec import encode_version
+from tidelog.storage.manifests.topic_state import TopicState, encode_list
 from tidelog.storage.segments.topic_segment import sha256_of
 
 
@@ -98,7 +94,7 @@ async def beyond_the_cold_end(bucket: Bucket) -> str:
 
 def with_span(segment: TopicSegment, **changes: int) -> TopicSegment:
     """`segment` with another first span."""
-    span: SegmentSpan = structs.replace(segment.spans[0], **changes)
+    span: SegmentSpan = replace(segment.spans[0], **changes)
     return replace(segment, spans=(span, *segment.spans[1:]))
 
 
@@ -220,19 +216,19 @@ async def truncated_history(bucket: Bucket) -> str:
 
 async def flipped_history(bucket: Bucket) -> str:
     key, _ = await collected(bucket)
-    await bucket.change(key, lambda data: data.replace(b'"first":0', b'"first":1'))
+    await bucket.change(key, lambda data: data.replace(b'"shard":0', b'"shard":1'))
     return key
 
 
 async def history_of_another_shard(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    await bucket.store.put(key, encode_block(replace(block, shard=5)))
+    await bucket.store.put(key, BLOCK.encode(replace(block, shard=5)))
     return key
 
 
 async def history_of_other_versions(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    await bucket.store.put(key, encode_block(replace(block, steps=(*block.steps, replace(block.steps[0], version=1)))))
+    await bucket.store.put(key, BLOCK.encode(replace(block, steps=(*block.steps, replace(block.steps[0], version=1)))))
     return key
 
 
@@ -240,13 +236,13 @@ async def forged_history(bucket: Bucket) -> str:
     key, block = await collected(bucket)
     step = block.steps[0]
     forged = replace(step, floor=replace(step.floor, number=step.floor.number + 1))
-    await bucket.store.put(key, encode_block(replace(block, steps=(forged,))))
+    await bucket.store.put(key, BLOCK.encode(replace(block, steps=(forged,))))
     return key
 
 
 async def history_with_another_past(bucket: Bucket) -> str:
     key, block = await collected(bucket)
-    await bucket.store.put(key, encode_block(replace(block, previous_head="ab" * 32)))
+    await bucket.store.put(key, BLOCK.encode(replace(block, previous_head="ab" * 32)))
     return key
 
 
@@ -261,7 +257,7 @@ async def overlapping_history(bucket: Bucket) -> str:
     _, block = await collected(bucket)
     longer = ShardHistory(bucket.store, 0).key(0, 1)
     second = step_of(await bucket.version(1))
-    await bucket.store.put(longer, encode_block(replace(block, steps=(*block.steps, second))))
+    await bucket.store.put(longer, BLOCK.encode(replace(block, steps=(*block.steps, second))))
     return longer
 
 

@@ -44,7 +44,7 @@ def dense(passes: Sequence[Pass], log_starts: Mapping[int, int] | None = None, l
     states = {number: ColdState(min(starts.get(number, 0), end), end) for number, end in sorted(ends.items())}
     stored = ListRef("list", "0" * 64, 1, listed) if listed else None
     base = TopicBase(columns_of(segments[:listed]), states)
-    return TopicState(TOPIC, len(passes), stored, base, added=tuple(segments[listed:]))
+    return TopicState(TOPIC, len(passes), stored, base, added=columns_of(segments[listed:]))
 
 
 def _segment(run: int, made: Pass, ends: dict[int, int]) -> TopicSegment:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from tests.storage.archive_scenes import ManualClock, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import WEB

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.storage.archive_scenes import (
     NEVER,
     SETTINGS,
@@ -22,7 +23,7 @@ from tests.storage.archive_scenes import (
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.archive import topic_plan
-from tidelog.storage.archive.partition_states import ProducerLimits
+from tidelog.storage.archive.pass_change import ProducerLimits
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
@@ -161,7 +162,7 @@ async def test_producers_outlive_the_wal_with_their_last_batch() -> None:
     scene = await small_scene(store)
     archiver = archiver_of(scene, store)
     await archiver.run_once()
-    marks = [known.mark for known in (await state_of(store, WEB)).producers]
+    marks = (await state_of(store, WEB)).producers
     assert [(m.producer_id, m.first_sequence, m.last_sequence, m.base_offset) for m in marks] == [("p", 4, 5, 4)]
     await scene.append({WEB: 1}, epoch=2, producer="q")
     await archiver.run_once()
@@ -169,7 +170,7 @@ async def test_producers_outlive_the_wal_with_their_last_batch() -> None:
 
 
 async def producers_of(store: ObjectStore) -> list[str]:
-    return [known.mark.producer_id for known in (await state_of(store, WEB)).producers]
+    return [known.producer_id for known in (await state_of(store, WEB)).producers]
 
 
 async def test_of_too_many_producers_the_oldest_are_forgotten() -> None:
@@ -203,7 +204,7 @@ async def test_a_version_of_another_worker_costs_no_second_upload() -> None:
     archiver = archiver_of(scene, store)
     await archiver.run_once(3)
     before = await state_of(store, WEB)
-    moved = TopicChange("web", partitions={0: replace(before, log_start_offset=1)})
+    moved = TopicChange("web", partitions={0: structs.replace(before, log_start_offset=1)})
     await scene.log.change([WEB.topic_id], lambda _: ManifestChange(ChangeKind.EXPIRE, {WEB.topic_id: moved}))
     usage = store.usage()
     report = await archiver.run_once(scene.next_seq)

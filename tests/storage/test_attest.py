@@ -23,16 +23,24 @@ from tidelog.storage.bucket.attest import (
 )
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import manifests_prefix
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_chain import Recorded, TopicStep
-from tidelog.storage.manifests.shard_history import HistoryBlock, ShardHistory, encode_block
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, head_of
+from tidelog.storage.manifests.shard_history import BLOCK, HistoryBlock, ShardHistory
+from tidelog.storage.manifests.shard_manifest import (
+    ManifestChange,
+    ShardManifest,
+    TopicChange,
+    decode_version,
+    encode_version,
+    head_of,
+)
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
-from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.wal.floor import Floor
 
 OTHER, OTHER_ID = "other", "f" * 32
 
@@ -155,15 +163,15 @@ async def rewritten(store: ObjectStore, version: int, change: Callable[[ShardMan
     newest, before = max([int(info.key[-25:-5]) for info in await store.list(manifests_prefix(SHARD) + "0")]), None
     for number in range(version, newest + 1):
         made = await stored(store, number)
-        made = change(made) if before is None else replace(made, previous_head=before.head)
-        before = replace(made, head=head_of(made))
+        made = change(made) if before is None else structs.replace(made, previous_head=before.head)
+        before = structs.replace(made, head=head_of(made))
         await store.put(key_of(number), encode_version(before))
 
 
 def recorded(made: ShardManifest, how: Callable[[TopicStep], TopicStep]) -> ShardManifest:
     assert made.recorded is not None
     topics = {**made.recorded.topics, TOPIC_ID: how(made.recorded.topics[TOPIC_ID])}
-    return replace(made, recorded=Recorded(made.recorded.kind, topics))
+    return structs.replace(made, recorded=Recorded(made.recorded.kind, topics))
 
 
 def another_segment(made: ShardManifest) -> ShardManifest:
@@ -177,7 +185,11 @@ async def test_a_past_that_was_rewritten_with_all_its_hashes_is_reported(store: 
     earlier, _, _ = await attested(store)
     await scene.grow(3, [ChangeKind.ARCHIVE])
     assert (await attested(store, earlier))[1] == []
-    await rewritten(store, 3, lambda made: replace(made, floor=replace(made.floor, epoch=made.floor.epoch + 7)))
+
+    def further(made: ShardManifest) -> ShardManifest:
+        return structs.replace(made, floor=Floor(made.floor.number, made.floor.epoch + 7))
+
+    await rewritten(store, 3, further)
     assert (await attested(store, []))[1] == [], "by itself it looks sound"
     [fault] = (await attested(store, earlier))[1]
     assert "the past was rewritten" in fault.fault
@@ -210,8 +222,10 @@ async def list_another_segment(store: MemoryObjectStore) -> None:
     """The newest list is altered, but not the changes that the versions state."""
     newest = await stored(store, 7)
     topic = newest.topics[TOPIC_ID]
-    altered = replace(topic, added=(replace(topic.added[0], sha256="ab" * 32), *topic.added[1:]))
-    await store.put(key_of(7), encode_version(replace(newest, topics={TOPIC_ID: altered})))
+    altered = structs.replace(
+        topic, added=columns_of([structs.replace(topic.added[0], sha256="ab" * 32), *topic.added[1:]])
+    )
+    await store.put(key_of(7), encode_version(structs.replace(newest, topics={TOPIC_ID: altered})))
 
 
 async def archive_takes_away(store: MemoryObjectStore) -> None:
@@ -266,8 +280,8 @@ async def test_a_topic_is_proved_whatever_the_newest_version_says_of_others(stor
     await scene.grow(4, [ChangeKind.ARCHIVE])
     newest = await stored(store, 7)
     other = newest.topics[OTHER_ID]
-    altered = replace(other, added=(replace(other.added[0], sha256="ab" * 32),))
-    await store.put(key_of(7), encode_version(replace(newest, topics={**newest.topics, OTHER_ID: altered})))
+    altered = structs.replace(other, added=columns_of([structs.replace(other.added[0], sha256="ab" * 32)]))
+    await store.put(key_of(7), encode_version(structs.replace(newest, topics={**newest.topics, OTHER_ID: altered})))
     [head], [unproved], _ = await attested(store, earlier)
     assert (head.topic, unproved.topic) == (TOPIC, OTHER)
 
@@ -278,17 +292,17 @@ async def test_a_history_that_was_altered_is_reported(store: MemoryObjectStore, 
     history = ShardHistory(store, SHARD)
     key, block = history.key(4, 7), await history.read(4, 7)
     step = block.steps[2]
-    exchanged = replace(step, recorded=Recorded(step.recorded.kind, {TOPIC_ID: TopicStep(added=("cd" * 32,))}))
+    exchanged = structs.replace(step, recorded=Recorded(step.recorded.kind, {TOPIC_ID: TopicStep(added=("cd" * 32,))}))
     forged: dict[str, HistoryBlock] = {
-        "a step left out": replace(block, steps=block.steps[:3]),
-        "a hash exchanged": replace(block, steps=(*block.steps[:2], exchanged, block.steps[3])),
+        "a step left out": structs.replace(block, steps=block.steps[:3]),
+        "a hash exchanged": structs.replace(block, steps=(*block.steps[:2], exchanged, block.steps[3])),
     }
     if alteration == "missing":
         await store.delete(key)
     elif alteration == "damaged":
         await store.put(key, (await store.get(key)).data[:-2])
     else:
-        await store.put(key, encode_block(forged[alteration]))
+        await store.put(key, BLOCK.encode(forged[alteration]))
     [unproved] = (await attested(store, earlier))[1]
     assert {
         "missing": "is missing, and no block of the history has it",

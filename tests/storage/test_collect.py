@@ -3,9 +3,10 @@ quiet shard costs nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 from tests.storage.archive_scenes import ManualClock, keys
 from tests.storage.collect_scenes import BLOCK_VERSIONS, GRACE_S, CollectScene, Worker
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.segment_lists import (
     PLACE,
@@ -25,7 +26,7 @@ from tests.storage.segment_lists import (
     seen,
 )
 
-from tidelog.storage.manifests.segment_columns import SegmentColumns
+from tidelog.storage.manifests.segment_columns import SegmentColumns, columns_of
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
@@ -169,12 +170,12 @@ def test_a_compacted_topic_loses_nothing_but_what_lies_below_its_log_starts() ->
 
 def test_epochs_and_cleanings_below_the_log_start_go_and_that_of_the_log_start_stays() -> None:
     topic = dense([Pass({0: 5}), Pass({0: 5}, 10_000)])
-    state = replace(
+    state = structs.replace(
         topic.partition(0),
         epochs=(LeaderEpoch(1, 0), LeaderEpoch(2, 3), LeaderEpoch(4, 7)),
         cleanings=(Cleaning(5, 1), Cleaning(8, 2)),
     )
-    after = after_expiry(replace(topic, partitions={0: state}), UpkeepRules(retention_ms=0), 5_000).partition(0)
+    after = after_expiry(structs.replace(topic, partitions={0: state}), UpkeepRules(retention_ms=0), 5_000).partition(0)
     assert after.log_start_offset == 5
     assert after.epochs == (LeaderEpoch(2, 3), LeaderEpoch(4, 7))
     assert after.cleanings == (Cleaning(8, 2),)
@@ -184,7 +185,9 @@ def test_offsets_that_compaction_removed_at_the_log_start_are_no_reason_to_move_
     topic = dense([Pass({0: 5}), Pass({0: 5})])
     [_, second] = topic.segments
     assert not expires(
-        replace(topic, base=dense([]).base, added=(second,), partitions=topic.all_partitions), FOR_EVER, 0
+        structs.replace(topic, base=dense([]).base, added=columns_of([second]), partitions=topic.all_partitions),
+        FOR_EVER,
+        0,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from tests.storage.record_tables import records_header, spans_of, wal_table
 
 from tidelog.storage.archive import row_encoding, topic_plan
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
-from tidelog.storage.archive.topic_plan import Copy, PassPlan, PlannedEntry, Rows, plan_topics
+from tidelog.storage.archive.topic_plan import PassPlan, plan_topics
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
@@ -30,7 +29,7 @@ from tidelog.storage.wal import entry_groups, stored_entry
 from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR, ParquetWalCodec, encode_header
-from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
+from tidelog.storage.wal.wal_entry import ProducerMark, Span
 
 FACTS = SegmentFacts("ab" * 16, archived_at_ms=9)
 SHARD = 2
@@ -48,30 +47,22 @@ def place(topic: int, partition: int) -> TopicPartition:
     return TopicPartition(f"{topic:032x}", partition)
 
 
-@dataclass(frozen=True)
-class Headed:
-    """An entry of which nothing can be copied."""
-
-    header: WalHeader
-    group_bytes: Sequence[int] = ()
-
-    @property
-    def own_groups(self) -> Sequence[range | None]:
-        return [None] * len(self.header.spans)
+def entry(
+    number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1, marks: Sequence[ProducerMark] = ()
+) -> StoredEntry:
+    return StoredEntry(f"wal/0002/{number}", stored(number, spans, value_bytes, epoch, marks))
 
 
-def entry(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> StoredEntry:
-    return StoredEntry(f"wal/0002/{number}", stored(number, spans, value_bytes, epoch))
-
-
-def stored(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> bytes:
+def stored(
+    number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1, marks: Sequence[ProducerMark] = ()
+) -> bytes:
     rows = sum(span.count for span in spans)
     payloads = [(b"k%d" % row, b"%0*d" % (value_bytes, row), None) for row in range(rows)]
-    header = records_header(spans, seq=number, epoch=epoch)
+    header = records_header(spans, seq=number, epoch=epoch, producers=marks)
     return bytes(ParquetWalCodec().encode(header, wal_table(spans, payloads)))
 
 
-def planned(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
+def planned(entries: Sequence[StoredEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
     """The plan with an empty state for each partition that has none."""
     places = {span.topic_partition for entry in entries for span in entry.header.spans}
     return plan_topics(entries, {**dict.fromkeys(places, EMPTY), **states})
@@ -132,8 +123,8 @@ def test_large_partitions_are_copied_and_small_pieces_between_are_encoded() -> N
         entries.append(entry(number, spans_of((place(0, 0), ends[0], first), (place(0, 1), ends[1], second))))
         ends = [ends[0] + first, ends[1] + second]
     (plan,) = planned(entries, {}).topics
-    kinds = [(type(part), part.entry) for part in plan.parts]
-    assert kinds == [(Copy, 0), (Copy, 1), (Copy, 2), (Copy, 0), (Rows, 1), (Copy, 2)]
+    copied = [(piece.groups is not None, piece.entry) for piece in plan.pieces]
+    assert copied == [(True, 0), (True, 1), (True, 2), (True, 0), (False, 1), (True, 2)]
 
 
 def test_only_the_row_groups_of_pieces_that_are_not_copied_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +171,7 @@ def test_encoded_rows_are_cut_into_row_groups(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(row_encoding, "ROW_GROUP_RAW_BYTES", 500)
     entries = [entry(n, spans_of((place(0, 0), 9 * n, 9), (place(0, 1), 9 * n, 9))) for n in range(3)]
     (plan,) = planned(entries, {}).topics
-    assert {type(part) for part in plan.parts} == {Rows}
+    assert {piece.groups for piece in plan.pieces} == {None}
     at = SegmentPlace("web", plan.topic_id, SHARD)
     encoded = assembled(plan, at, entries, FACTS)
     records = decode_topic_segment(encoded.segment, at, encoded.body)
@@ -200,50 +191,50 @@ def _payload_bytes(tables: Sequence[pa.Table]) -> int:
 def test_the_plan_knows_epochs_and_producers() -> None:
     spans = [spans_of((place(0, 0), 5 * n, 5)) for n in range(4)]
     mark = ProducerMark(place(0, 0), "p", 0, 1, 5, 10)
-    headers = [records_header(each, epoch=epoch) for each, epoch in zip(spans, (3, 3, 4, 6), strict=True)]
-    headers[2] = replace(headers[2], producers=(mark,))
-    (plan,) = planned([Headed(header) for header in headers], {}).topics
+    epochs, marks = (3, 3, 4, 6), ((), (), (mark,), ())
+    entries = [entry(n, spans[n], epoch=epochs[n], marks=marks[n]) for n in range(4)]
+    (plan,) = planned(entries, {}).topics
     part = plan.partitions[0]
     assert part.epochs == (LeaderEpoch(3, 0), LeaderEpoch(4, 10), LeaderEpoch(6, 15))
     assert (part.producers, part.base_offset, part.next_offset, part.records) == ((mark,), 0, 20, 20)
 
 
 def test_records_that_are_nowhere_are_named() -> None:
-    headers = [records_header(spans_of((place(0, 0), 10, 5), (place(0, 1), 0, 2)))]
-    plan = planned([Headed(header) for header in headers], {place(0, 0): ColdState(cold_end=3)})
+    entries = [entry(0, spans_of((place(0, 0), 10, 5), (place(0, 1), 0, 2)))]
+    plan = planned(entries, {place(0, 0): ColdState(cold_end=3)})
     gap = plan.gaps[place(0, 0)]
     assert isinstance(gap.fault, RecordsLost)
     assert "offsets 3 to 9 are neither in a segment nor in the WAL" in gap.fault.reason
-    assert gap.next_offset == 10
+    assert gap.base_offset == 10
     assert set(plan.topics[0].partitions) == {1}
 
 
 def test_partitions_without_a_state_are_left_out() -> None:
-    header = records_header(spans_of((place(0, 0), 0, 5), (place(0, 1), 0, 2)))
-    plan = plan_topics([Headed(header)], {place(0, 1): EMPTY})
+    one = entry(0, spans_of((place(0, 0), 0, 5), (place(0, 1), 0, 2)))
+    plan = plan_topics([one], {place(0, 1): EMPTY})
     assert set(plan.topics[0].partitions) == {1}
 
 
 def test_a_recorded_loss_is_passed_over() -> None:
-    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
+    entries = [entry(base, spans_of((place(0, 0), base, 5))) for base in (0, 8)]
     state = ColdState(losses=(Loss(5, 8, "wal/1", 0),))
-    (plan,) = planned([Headed(header) for header in headers], {place(0, 0): state}).topics
+    (plan,) = planned(entries, {place(0, 0): state}).topics
     assert plan.partitions[0].records == 10
 
 
 def test_records_before_a_gap_are_planned() -> None:
-    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
-    plan = planned([Headed(header) for header in headers], {})
+    entries = [entry(base, spans_of((place(0, 0), base, 5))) for base in (0, 8)]
+    plan = planned(entries, {})
     assert plan.topics[0].partitions[0].next_offset == 5
-    assert plan.gaps[place(0, 0)].next_offset == 8
+    assert plan.gaps[place(0, 0)].base_offset == 8
 
 
 def test_an_offset_that_is_used_twice_is_corrupt() -> None:
-    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 3)]
-    plan = planned([Headed(header) for header in headers], {})
+    entries = [entry(base, spans_of((place(0, 0), base, 5))) for base in (0, 3)]
+    plan = planned(entries, {})
     gap = plan.gaps[place(0, 0)]
     assert "has offset 3 twice" in gap.fault.reason
-    assert (plan.topics[0].partitions[0].next_offset, gap.next_offset) == (5, 8)
+    assert (plan.topics[0].partitions[0].next_offset, gap.base_offset) == (5, 8)
 
 
 def test_a_damaged_row_group_names_its_entry() -> None:

@@ -7,8 +7,8 @@ import random
 import pytest
 from tests.storage.topic_segments import PLACE
 
-from tidelog.storage.manifests import segment_columns, segment_list
-from tidelog.storage.manifests.segment_columns import columns_of
+from tidelog.storage.manifests import segment_columns
+from tidelog.storage.manifests.segment_columns import SegmentColumns, columns_of
 from tidelog.storage.manifests.segment_list import FoundSpan, SegmentList
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
@@ -71,17 +71,17 @@ def test_a_search_looks_at_few_of_many_segments(monkeypatch: pytest.MonkeyPatch)
     added = tuple(
         TopicSegment(PLACE.key(f"{run:032x}"), run, 0, 1, "", 0, run, 0, part) for run, part in enumerate(spans)
     )
-    looked: list[str] = []
-    place_of = segment_list._place_of
+    looked: list[int] = []
+    made_of = SegmentColumns.segment
 
-    def counted(segment: TopicSegment, partition: int) -> int | None:
-        looked.append(segment.key)
-        return place_of(segment, partition)
+    def counted(columns: SegmentColumns, index: int) -> TopicSegment:
+        looked.append(index)
+        return made_of(columns, index)
 
-    monkeypatch.setattr(segment_list, "_place_of", counted)
-    found = SegmentList(added=added).find(31, 1_234)
+    monkeypatch.setattr(SegmentColumns, "segment", counted)
+    found = SegmentList(added=columns_of(added)).find(31, 1_234)
     assert found == FoundSpan(added[123], spans[123][31], 310)
-    assert len(looked) <= 9
+    assert looked == [123]
 
 
 def test_of_a_stored_segment_only_the_span_that_was_found_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:

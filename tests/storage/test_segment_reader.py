@@ -189,7 +189,7 @@ async def test_a_segment_that_is_gone_is_not_found(found: FoundSpan) -> None:
 async def test_a_segment_of_another_size_than_its_manifest_says_is_corrupt(
     store: ObjectStore, found: FoundSpan
 ) -> None:
-    other = replace(found.segment, size_bytes=found.segment.size_bytes - 1)
+    other = structs.replace(found.segment, size_bytes=found.segment.size_bytes - 1)
     with pytest.raises(Corrupt, match="its manifest says") as caught:
         await SegmentReader(store).read(replace(found, segment=other), 100)
     assert caught.value.name == found.segment.key
@@ -353,6 +353,6 @@ async def test_a_row_group_of_another_partition_than_the_manifest_says_is_corrup
 async def test_a_segment_with_other_spans_than_its_manifest_says_is_corrupt() -> None:
     store, spans = await shared_store()
     segment = spans[3].segment
-    moved = replace(segment, spans=(structs.replace(segment.spans[0], base_offset=51), *segment.spans[1:]))
+    moved = structs.replace(segment, spans=(structs.replace(segment.spans[0], base_offset=51), *segment.spans[1:]))
     with pytest.raises(Corrupt, match="other records than its manifest says"):
         await SegmentReader(store).read(replace(spans[3], segment=moved), 50)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory, block_fault
 
 from tidelog.storage.errors import Corrupt, NewerFormat
@@ -17,10 +16,9 @@ from tidelog.storage.formats import HISTORY
 from tidelog.storage.manifests.json_envelope import seal
 from tidelog.storage.manifests.shard_chain import GENESIS, Step, digest_of
 from tidelog.storage.manifests.shard_history import (
+    BLOCK,
     HistoryBlock,
     ShardHistory,
-    decode_block,
-    encode_block,
 )
 from tidelog.storage.manifests.shard_manifest import step_of
 from tidelog.storage.stores.counting import CountingObjectStore
@@ -43,17 +41,17 @@ BLOCKS = st.builds(a_block, st.integers(1, 12), st.integers(0, 2**32))
 @given(block=BLOCKS)
 @settings(max_examples=40, deadline=None)
 def test_what_is_encoded_is_decoded(block: HistoryBlock) -> None:
-    assert decode_block("key", encode_block(block)) == block
+    assert BLOCK.decode("key", BLOCK.encode(block)) == block
     assert block_fault(block) is None
 
 
 def test_every_flipped_bit_and_every_truncation_is_noticed_or_means_the_same() -> None:
     block = a_block(2)
-    good = encode_block(block)
+    good = BLOCK.encode(block)
     flips = (good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :] for at in range(len(good)))
     for bad in (*flips, *(good[:length] for length in range(len(good)))):
         try:
-            assert decode_block("key", bad) == block
+            assert BLOCK.decode("key", bad) == block
         except (Corrupt, NewerFormat):
             continue
 
@@ -68,14 +66,12 @@ def test_any_altered_step_breaks_the_chain_at_its_version(block: HistoryBlock, d
         st.sampled_from(
             [
                 replace(step, floor=Floor(step.floor.number + 1, step.floor.epoch)),
-                replace(step, recorded=structs.replace(step.recorded, topics={})),
+                replace(step, recorded=replace(step.recorded, topics={})),
                 replace(
                     step,
-                    recorded=structs.replace(
-                        step.recorded, topics={TOPIC_ID: structs.replace(topic, added=("0" * 64,))}
-                    ),
+                    recorded=replace(step.recorded, topics={TOPIC_ID: replace(topic, added=("0" * 64,))}),
                 ),
-                replace(step, recorded=structs.replace(step.recorded, topics={"1" * 32: topic})),
+                replace(step, recorded=replace(step.recorded, topics={"1" * 32: topic})),
             ]
         )
     )
@@ -120,7 +116,7 @@ async def test_a_block_of_another_shard_or_of_other_versions_is_refused() -> Non
     history = ShardHistory(store, SHARD)
     block = a_block()
     for wrong in (replace(block, shard=SHARD + 1), replace(block, steps=block.steps[:3])):
-        await store.put(history.key(0, 3), encode_block(wrong))
+        await store.put(history.key(0, 3), BLOCK.encode(wrong))
         with pytest.raises(Corrupt, match="another shard or of other versions"):
             await history.read(0, 3)
 
@@ -131,11 +127,11 @@ async def test_a_block_of_another_shard_or_of_other_versions_is_refused() -> Non
 )
 def test_an_invalid_block_is_corrupt(content: bytes) -> None:
     with pytest.raises(Corrupt, match="is not a history block"):
-        decode_block("key", seal(HISTORY, content))
+        BLOCK.decode("key", seal(HISTORY, content))
 
 
 def test_a_field_that_a_later_version_adds_is_ignored() -> None:
     block = a_block()
-    plain = msgspec.json.decode(encode_block(block))["content"]
+    plain = msgspec.json.decode(BLOCK.encode(block))["content"]
     plain["novelty"] = 1
-    assert decode_block("key", seal(HISTORY, msgspec.json.encode(plain))) == block
+    assert BLOCK.decode("key", seal(HISTORY, msgspec.json.encode(plain))) == block

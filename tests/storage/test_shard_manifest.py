@@ -9,15 +9,22 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID, TopicHistory
 
 from tidelog.storage.errors import Corrupt, Invalid, NewerFormat
-from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.segment_list import DoesNotApply
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied, head_of
+from tidelog.storage.manifests.shard_manifest import (
+    ManifestChange,
+    ShardManifest,
+    TopicChange,
+    applied,
+    decode_version,
+    encode_version,
+    head_of,
+)
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan
-from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.manifests.version_codec import decode_version, encode_version
+from tidelog.storage.manifests.topic_state import TopicState, decode_list, encode_list
 from tidelog.storage.wal.floor import Floor
 
 HISTORIES = st.builds(lambda seed: TopicHistory(Random(seed)), st.integers(0, 2**32))
@@ -40,7 +47,7 @@ def listed(topic: TopicState) -> TopicState:
 def test_an_offset_is_found_in_the_segment_that_holds_it(history: TopicHistory, before: int, after: int) -> None:
     """However the segments are spread over the list and the differences to it."""
     topic = listed(grown(history, before))
-    history.manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    history.manifest = structs.replace(history.manifest, topics={TOPIC_ID: topic})
     topic = grown(history, after)
     for (partition, offset), key in history.holders.items():
         found = topic.segments.find(partition, offset)
@@ -63,11 +70,11 @@ def test_an_offset_is_found_in_the_segment_that_holds_it(history: TopicHistory, 
 @given(HISTORIES, st.integers(1, 25), st.integers(0, 25))
 def test_stored_forms_are_read_back(history: TopicHistory, before: int, after: int) -> None:
     topic = listed(grown(history, before))
-    history.manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    history.manifest = structs.replace(history.manifest, topics={TOPIC_ID: topic})
     topic = grown(history, after)
     found = decode_version("version", encode_version(history.manifest))
-    state = replace(found.topics[TOPIC_ID], base=topic.base)
-    assert replace(found, topics={TOPIC_ID: state}) == history.manifest
+    state = structs.replace(found.topics[TOPIC_ID], base=topic.base)
+    assert structs.replace(found, topics={TOPIC_ID: state}) == history.manifest
     again = listed(topic)
     assert list(again.segments) == list(topic.segments)
     assert again.all_partitions == topic.all_partitions
@@ -92,7 +99,7 @@ def test_the_head_covers_every_change(history: TopicHistory, steps: int) -> None
 def test_a_version_that_was_altered_is_refused() -> None:
     history = TopicHistory(Random(1))
     grown(history, 5)
-    altered = replace(history.manifest, floor=Floor(history.manifest.floor.number + 1))
+    altered = structs.replace(history.manifest, floor=Floor(history.manifest.floor.number + 1))
     with pytest.raises(Corrupt, match="does not hash to its head"):
         decode_version("manifests/0003/4", encode_version(altered))
 
@@ -184,7 +191,7 @@ def test_segments_that_leave_are_garbage_until_they_are_collected() -> None:
 def test_a_topic_that_is_dropped_leaves_only_garbage() -> None:
     history = TopicHistory(Random(4))
     topic = listed(grown(history, 8))
-    manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    manifest = structs.replace(history.manifest, topics={TOPIC_ID: topic})
     dropped = applied(manifest, ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(TOPIC_ID,)))
     assert dropped.topics == {}
     keys = {segment.key for segment in topic.segments} | {"list"}

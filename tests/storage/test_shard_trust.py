@@ -15,9 +15,8 @@ from tests.storage.segment_lists import PLACE, SHARD, Pass, dense, passes_of
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.manifests import topic_lists
 from tidelog.storage.manifests.shard_log import LOOKS_MAX, ShardLog
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, encode_version
 from tidelog.storage.manifests.shard_values import ChangeKind
-from tidelog.storage.manifests.version_codec import encode_version
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Usage

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.storage import cold_faults, log_faults
 from tests.storage.broken_bucket import Bucket, bucket_of_scene, cut, flipped
 from tests.storage.record_tables import SHOP, WEB

@@ -8,9 +8,8 @@ from tests.storage.log_scene import FLOOR_LIST, SHARD, LogScene, floor_head
 
 from tidelog.storage.errors import Corrupt, Invalid, NotFound
 from tidelog.storage.layout import TopicPartition, manifests_prefix
-from tidelog.storage.manifests.shard_manifest import ManifestChange, applied
+from tidelog.storage.manifests.shard_manifest import ManifestChange, applied, encode_version
 from tidelog.storage.manifests.shard_values import ChangeKind
-from tidelog.storage.manifests.version_codec import encode_version
 from tidelog.storage.object_store import LIST_PAGE_MAX
 from tidelog.storage.wal.floor import BEGINNING, Floor
 from tidelog.storage.wal.floor_trust import GRACE_S_MIN

@@ -206,7 +206,12 @@ class LeaderUnknown(Overloaded):
 
 
 class NewerFormat(TidelogError):
-    """A later version of Tidelog wrote the object, or raised the cluster's feature level. Nothing is damaged."""
+    """A later version of Tidelog wrote the object `name`, or raised the cluster's feature level. Nothing is damaged."""
+
+    def __init__(self, message: str, *, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+        self.reason = message.removeprefix(f"{name}: ")
 
 
 class Corrupt(TidelogError):

@@ -30,7 +30,8 @@ class Format:
         if version > self.newest:
             raise NewerFormat(
                 f"{key}: is of version {version} of the format {self.name!r}, and this Tidelog reads up to "
-                f"{self.newest}: a later version of Tidelog wrote it. Install that version here"
+                f"{self.newest}: a later version of Tidelog wrote it. Install that version here",
+                name=key,
             )
         if version < self.oldest:
             raise Corrupt(key, f"is of version {version} of the format {self.name!r}, and {self.oldest} is the first")

@@ -4,7 +4,7 @@ wal/<shard:04d>/<seq:020d>.parquet
 wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/<shard:04d>-<id>.parquet             records of a topic in a shard, of any partitions
 manifests/<shard:04d>/<version:020d>.json
-manifests/<shard:04d>/lists/<topic_id>-<id>.json               a topic's segments and partitions (`list_codec`)
+manifests/<shard:04d>/lists/<topic_id>-<id>.json               a topic's segments and partitions (`topic_state`)
 manifests/<shard:04d>/history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
 groups/<journal>/<n:020d>.json                  a journal of groups: ``embedded``, or a shard's copies (four digits)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec.structs import replace
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.upkeep.merge_scenes import PLACE, encoded, stored
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec.structs import replace
 from tests.storage.archive_scenes import GRACE_S, ManualClock
 from tests.storage.record_tables import WEB, record_table
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec import structs
 from tests.storage.archive_scenes import NEVER, CrashingStore
 from tests.storage.upkeep.compaction_scenes import RULES, Topic, puts, whole_pass
 from tests.storage.upkeep.merge_scenes import PLACE, merger
@@ -137,7 +138,7 @@ class _ExpiringStore(CrashingStore):
     async def _hold_up(self, number: int) -> None:
         if number == 5:
             topic, (oldest, *_) = await self._topic.state(), await self._topic.segments()
-            state = replace(topic.partition(0), log_start_offset=oldest.spans[0].next_offset)
+            state = structs.replace(topic.partition(0), log_start_offset=oldest.spans[0].next_offset)
             change = TopicChange(PLACE.topic, removed=(oldest.key,), partitions={0: state})
             log = self._topic.log()
             await log.append(ManifestChange(ChangeKind.EXPIRE, {PLACE.topic_id: change}), await log.latest())

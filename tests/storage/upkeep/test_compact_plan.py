@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_values import Cleaning, ColdState, SegmentSpan, TopicSegment
@@ -38,7 +39,7 @@ def topic_of(*sizes: int, clean: int = 0, timestamps_ms: tuple[int, ...] = (), s
     ends = {span.partition: span.next_offset for at in range(len(sizes)) for span in spans_at(at)}
     states = {at: ColdState(cold_end=end, clean_end=cleaned_at.get(at, 0)) for at, end in ends.items()}
     base = TopicBase(columns_of(segments[:stored]))
-    return TopicState("web", len(sizes), None, base, added=tuple(segments[stored:]), partitions=states)
+    return TopicState("web", len(sizes), None, base, added=columns_of(segments[stored:]), partitions=states)
 
 
 def spans_at(run: int) -> tuple[SegmentSpan, ...]:
@@ -195,9 +196,10 @@ def test_a_pass_that_goes_no_further_is_not_noted() -> None:
 def test_the_last_record_of_a_partition_is_in_no_ripe_stretch() -> None:
     topic = topic_of(1, 1, 1)
     states = {
-        at: replace(state, cleanings=(Cleaning(15, 1), Cleaning(40, 2))) for at, state in topic.partitions.items()
+        at: structs.replace(state, cleanings=(Cleaning(15, 1), Cleaning(40, 2)))
+        for at, state in topic.partitions.items()
     }
-    plan = plan_compaction(replace(topic, partitions=states), RULES, RULES.delete_retention_ms + 2)
+    plan = plan_compaction(structs.replace(topic, partitions=states), RULES, RULES.delete_retention_ms + 2)
     assert plan is not None
     assert plan.ripe == {0: (Stretch(0, 15), Stretch(15, 29)), 1: (Stretch(0, 14),)}
 

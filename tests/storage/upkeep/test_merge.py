@@ -19,6 +19,7 @@ import pytest
 from demo.events import EventStream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.storage.archive_scenes import NEVER, CrashingStore, keys
 from tests.storage.record_tables import payloads, record_table
 from tests.storage.upkeep.memory_peaks import Peaks, peaks
@@ -146,7 +147,7 @@ async def test_a_run_of_several_segments_is_merged_as_a_whole(tmp_path: Path) ->
 
 async def moved_log_start(store: ObjectStore, partition: int, offset: int) -> None:
     log, topic = log_of(store), await topic_of(store)
-    state = replace(topic.partition(partition), log_start_offset=offset)
+    state = structs.replace(topic.partition(partition), log_start_offset=offset)
     change = TopicChange(PLACE.topic, partitions={partition: state})
     await log.append(ManifestChange(ChangeKind.DELETE_RECORDS, {PLACE.topic_id: change}), await log.latest())
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.storage.record_tables import payloads, record_table
 from tests.storage.upkeep.merge_scenes import (
     AT_ONCE,
@@ -119,7 +120,7 @@ async def test_dead_spans_are_left_out_of_a_copy(tmp_path: Path) -> None:
     store = MemoryObjectStore()
     await fill(store)
     before, log = await records_of(store), log_of(store)
-    state = replace((await topic_of(store)).partition(0), log_start_offset=700)
+    state = structs.replace((await topic_of(store)).partition(0), log_start_offset=700)
     change = TopicChange(PLACE.topic, partitions={0: state})
     await log.append(ManifestChange(ChangeKind.DELETE_RECORDS, {PLACE.topic_id: change}), await log.latest())
     await merged(store, tmp_path)

@@ -42,7 +42,7 @@ def topic(segments: Sequence[TopicSegment], *, clean_end: int = 0, stored: int =
     cold_end = segments[-1].spans[0].next_offset if segments else 0
     states = {0: ColdState(cold_end=cold_end, clean_end=clean_end)}
     next_run = segments[-1].run + 1 if segments else 0
-    return TopicState("web", next_run, None, base, added=tuple(segments[stored:]), partitions=states)
+    return TopicState("web", next_run, None, base, added=columns_of(segments[stored:]), partitions=states)
 
 
 def plan_merge(
@@ -104,7 +104,7 @@ class Life:
         spans = [segment.spans[0] for segment in inputs]
         raw_bytes = sum(span.raw_bytes for span in spans)
         records = sum(span.records for span in spans)
-        return replace(
+        return structs.replace(
             inputs[-1],
             key=f"{inputs[0].key}-{inputs[-1].key}",
             spans=(SegmentSpan(0, spans[0].base_offset, spans[-1].last_offset, records, raw_bytes),),
@@ -252,7 +252,7 @@ def test_a_few_small_runs_wait_until_the_first_is_as_old_as_segment_ms() -> None
 
 
 def test_where_no_time_of_archiving_is_known_the_records_say_how_old_they_are() -> None:
-    two = topic([replace(one, archived_at_ms=0) for one in small(2)])
+    two = topic([structs.replace(one, archived_at_ms=0) for one in small(2)])
     assert merge_due_at_ms(two, RULES, T0) == T0 + RULES.segment_ms
 
 
@@ -274,7 +274,7 @@ def test_a_final_run_takes_as_many_as_it_needs() -> None:
 @pytest.mark.parametrize("stored", [0, 1, 3])
 def test_how_well_final_segments_are_compressed_is_reckoned_with(stored: int) -> None:
     final = segment(0, 128 * MIB, level=2)
-    final = replace(
+    final = structs.replace(
         final, spans=(structs.replace(final.spans[0], raw_bytes=12_800 * MIB),)
     )  # a hundredth; others an eighth
     levels = [final, segment(1, 64 * MIB, level=1), segment(2, 64 * MIB, level=1)]
@@ -292,7 +292,7 @@ def test_too_many_of_level_1_become_a_final_one() -> None:
     [(50 * KIB, 1, 52), (2 * KIB, 10 * MINUTE_MS, 32), (MIB, 1, FAN_IN_MIN), (10, 1, FAN_IN_MAX), (KIB, 0, 363)],
 )
 def test_the_fan_in_is_the_root_of_how_many_make_a_final_segment(size_bytes: int, every_ms: int, expected: int) -> None:
-    runs = runs_of(SegmentList(added=tuple(small(5, size_bytes, every_ms))))
+    runs = runs_of(SegmentList(added=columns_of(small(5, size_bytes, every_ms))))
     assert merge_plan.fan_in(runs, RULES) == expected
 
 
@@ -308,16 +308,18 @@ def test_nothing_is_merged_across_the_clean_end_or_across_a_final_run() -> None:
 
 def test_a_run_is_cleaned_only_if_all_its_spans_are() -> None:
     two = SegmentSpan(0, 0, 9, 10, 9), SegmentSpan(1, 0, 9, 10, 9)
-    first, second, third = (replace(one, spans=two) for one in small(3))
+    first, second, third = (structs.replace(one, spans=two) for one in small(3))
     runs = [
         first,
         *(
-            replace(one, spans=tuple(structs.replace(s, base_offset=10, last_offset=19) for s in two))
+            structs.replace(one, spans=tuple(structs.replace(s, base_offset=10, last_offset=19) for s in two))
             for one in (second, third)
         ),
     ]
     for stored in (0, 2, 3):
-        state = replace(topic(runs, stored=stored), partitions={0: ColdState(0, 20, 20), 1: ColdState(0, 20, 10)})
+        state = structs.replace(
+            topic(runs, stored=stored), partitions={0: ColdState(0, 20, 20), 1: ColdState(0, 20, 10)}
+        )
         assert plan_merge(state, RULES, T0 + 10 * RULES.segment_ms) == Merge(1, 2, FINAL_LEVEL)
 
 
@@ -356,7 +358,7 @@ def test_a_plan_is_quick_while_as_many_large_runs_wait_as_may() -> None:
 
 def test_the_output_takes_the_place_of_its_inputs_in_a_version_that_grew() -> None:
     four = small(4)
-    output = replace(four[2], key="new", level=1)
+    output = structs.replace(four[2], key="new", level=1)
     for stored in range(5):
         change = merged(topic(four, stored=stored), four[1:3], [output])
         assert (change.removed, change.added) == (("s1-0", "s2-0"), (output,))

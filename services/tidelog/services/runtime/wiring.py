@@ -60,7 +60,7 @@ from tidelog.services.runtime.group_wiring import group_parts, sole_group_stores
 from tidelog.services.runtime.opening import build_collector, build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
-from tidelog.storage.archive.partition_states import ProducerLimits
+from tidelog.storage.archive.pass_change import ProducerLimits
 from tidelog.storage.errors import Invalid
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ObjectStore
@@ -145,7 +145,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     factory = ShardFactory(settings, runtime, resources, retrying, catalog, archive_threads, damages, upkeep)
     shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes, settings.archiver_debt_max_bytes)
-    brake = DebtBrake(shards.debt_bytes, settings.archiver_debt_max_bytes, runtime.clock)
+    brake = DebtBrake(shards.debt_bytes, settings.archiver_debt_max_bytes, runtime.clock, shards.held_logs)
     archive_loop = ArchiveLoop(shards, journal, policy, brake, runtime, archive_threads, damages)
     remover = TopicRemover(retrying, journal, catalog, runtime)
     return BrokerParts(

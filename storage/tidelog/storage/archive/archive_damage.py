@@ -2,7 +2,7 @@
 
 - A **lost entry** was committed, and its object is missing or damaged.
 - A **stuck partition** has a gap: the records between its cold end and those to archive are in no segment and no entry.
-- A **stuck topic** has a list, named by the shard's manifest, that cannot be read.
+- A **stuck topic** has a list, named by the shard's manifest, that is damaged, or that a later program wrote.
 
 The archiver continues with everything else. The floor may pass an entry only once each of its records is in a segment
 (inv. 6), so it stays before a lost entry, and stays where it is while anything is stuck. Each `Archiver` has its own
@@ -13,16 +13,11 @@ minute.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TypeVar
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.layout import TopicPartition
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 LOOK_AGAIN_S = 30.0
 """Between two reads of damaged objects."""
@@ -35,50 +30,33 @@ LOST_AT_ONCE_MAX = 64
 
 
 @dataclass(frozen=True)
-class LostEntry:
-    """Entry `seq` of a shard, which was committed and cannot be read."""
+class Stuck:
+    """Why an entry, a topic or a partition cannot be archived. `topic`: the name. `base_offset`: a partition can be
+    archived once its cold end, past its recorded losses, is there."""
 
-    seq: int
-    fault: Corrupt
-
-
-@dataclass(frozen=True)
-class StuckPartition:
-    """A partition of which nothing can be archived until its cold end, past its recorded losses, is `base_offset`."""
-
-    topic: str
-    place: TopicPartition
-    base_offset: int
-    fault: Corrupt
-
-
-@dataclass(frozen=True)
-class StuckTopic:
-    """A topic of which nothing can be archived until its list can be read."""
-
-    topic: str
-    topic_id: str
-    fault: Corrupt
+    fault: Corrupt | NewerFormat
+    topic: str = ""
+    base_offset: int = 0
 
 
 @dataclass
 class ArchiveDamage:
-    """The known damage. False if there is none."""
+    """The known damage: lost entries by number, stuck topics by id, and stuck partitions. False if there is none."""
 
-    entries: dict[int, LostEntry] = field(default_factory=dict)
-    partitions: dict[TopicPartition, StuckPartition] = field(default_factory=dict)
-    topics: dict[str, StuckTopic] = field(default_factory=dict)
+    entries: dict[int, Stuck] = field(default_factory=dict)
+    topics: dict[str, Stuck] = field(default_factory=dict)
+    partitions: dict[TopicPartition, Stuck] = field(default_factory=dict)
     look_again_at_s: float = math.inf
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.partitions or self.topics)
 
-    def first_fault(self) -> Corrupt | None:
+    def first_fault(self) -> Corrupt | NewerFormat | None:
         """The fault of an entry, else of a topic or partition; None if nothing is damaged."""
-        found = [lost.fault for lost in self.entries.values()]
-        found += [stuck.fault for stuck in self.topics.values()]
-        found += [stuck.fault for stuck in self.partitions.values()]
-        return found[0] if found else None
+        for found in (self.entries, self.topics, self.partitions):
+            for stuck in found.values():
+                return stuck.fault
+        return None
 
     def holds(self, number: int) -> bool:
         """Whether the floor may not move to `number`."""
@@ -88,20 +66,16 @@ class ArchiveDamage:
         """Whether nothing of a partition can be archived."""
         return place in self.partitions or place.topic_id in self.topics
 
-    def lose(self, lost: LostEntry, now_s: float) -> None:
-        """Note a lost entry."""
-        self._begin(now_s)
-        self.entries[lost.seq] = lost
-
-    def hold(self, stuck: StuckPartition, now_s: float) -> None:
-        """Note a stuck partition."""
-        self._begin(now_s)
-        self.partitions[stuck.place] = stuck
-
-    def hold_topic(self, stuck: StuckTopic, now_s: float) -> None:
-        """Note a stuck topic."""
-        self._begin(now_s)
-        self.topics[stuck.topic_id] = stuck
+    def note(self, what: int | str | TopicPartition, stuck: Stuck, now_s: float) -> None:
+        """Note a lost entry, a stuck topic or a stuck partition."""
+        if not self:
+            self.looked_at(now_s)
+        if isinstance(what, int):
+            self.entries[what] = stuck
+        elif isinstance(what, str):
+            self.topics[what] = stuck
+        else:
+            self.partitions[what] = stuck
 
     def floor_is(self, number: int, now_s: float) -> bool:
         """Note that the floor is `number`. Returns whether it has passed a lost entry, which a repair gave up; then the
@@ -116,22 +90,15 @@ class ArchiveDamage:
     def clear(self) -> None:
         """Forget all damage, because an object was restored: the next pass finds the rest again."""
         self.entries.clear()
-        self.partitions.clear()
         self.topics.clear()
+        self.partitions.clear()
         self.look_again_at_s = math.inf
 
     def looked_at(self, now_s: float) -> None:
         """Note that no object was restored."""
         self.look_again_at_s = now_s + LOOK_AGAIN_S
 
-    def to_look_at(self) -> tuple[Sequence[LostEntry], Sequence[StuckPartition], Sequence[StuckTopic]]:
-        """The damage to read again next: the oldest first."""
-        return _first(self.entries), _first(self.partitions), _first(self.topics)
-
-    def _begin(self, now_s: float) -> None:
-        if not self:
-            self.looked_at(now_s)
-
-
-def _first(found: Mapping[K, V]) -> Sequence[V]:
-    return list(islice(found.values(), LOOKED_AT_MAX))
+    def to_look_at(self) -> tuple[Sequence[int], Sequence[str], Sequence[tuple[TopicPartition, Stuck]]]:
+        """The entries, topics and partitions to read again next: the oldest first."""
+        found = list(self.entries), list(self.topics), list(self.partitions.items())
+        return found[0][:LOOKED_AT_MAX], found[1][:LOOKED_AT_MAX], found[2][:LOOKED_AT_MAX]

@@ -27,19 +27,19 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from tidelog.storage.archive.archive_damage import ArchiveDamage, StuckPartition, StuckTopic
-from tidelog.storage.archive.partition_states import ProducerLimits
-from tidelog.storage.archive.pass_change import PassChange, state_in, states_of
+from tidelog.storage.archive.archive_damage import ArchiveDamage, Stuck
+from tidelog.storage.archive.pass_change import PassChange, ProducerLimits
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
 from tidelog.storage.archive.topic_plan import TopicPlan, affordable, plan_topics
 from tidelog.storage.archive.wal_cursor import WalCursor
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import past_losses
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
@@ -90,15 +90,6 @@ class PassReport:
     @property
     def stored_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments.values())
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """The segments of a pass, planned with the version `manifest`, and the names of their topics."""
-
-    manifest: ShardManifest
-    names: Mapping[str, str]
-    topics: Sequence[TopicPlan]
 
 
 class Archiver:
@@ -169,61 +160,57 @@ class Archiver:
         entries = entries[: affordable(entries)]
         if not entries:
             return None
-        planned = await self._planned(entries, manifest)
+        change = await self._planned(entries, manifest)
         try:
-            encoded = await self._encoded(entries, planned)
+            encoded = await self._encoded(entries, change)
         except Corrupt as fault:
             self._lose_entry(entries, fault)
             return await self._pass(end)
-        return await self._publish(entries, planned, encoded)
+        return await self._publish(entries, change, encoded)
 
-    async def _planned(self, entries: Sequence[StoredEntry], manifest: ShardManifest) -> _Planned:
+    async def _planned(self, entries: Sequence[StoredEntry], manifest: ShardManifest) -> PassChange:
         """The plan of a pass. Topics and partitions that get stuck are noted."""
         places = {span.topic_partition for entry in entries for span in entry.header.spans}
         names = {place.topic_id: name for place in places if (name := self._topic_names(place.topic_id)) is not None}
         readable = {topic_id: name for topic_id, name in names.items() if topic_id not in self.damage.topics}
         manifest = await self._with_lists(manifest, readable)
         wanted = [place for place in places if place.topic_id in names and not self.damage.leaves_out(place)]
-        plan = await self._in_thread(plan_topics, entries, states_of(manifest, wanted))
+        plan = await self._in_thread(plan_topics, entries, {place: manifest.state(place) for place in wanted})
         for place, gap in plan.gaps.items():
-            stuck = StuckPartition(names[place.topic_id], place, gap.next_offset, gap.fault)
-            self.damage.hold(stuck, self._clock.monotonic())
-        return _Planned(manifest, names, plan.topics)
+            self._stick(place, replace(gap, topic=names[place.topic_id]))
+        return PassChange(plan.topics, names, manifest, self._settings.producers, self._clock.now_ms())
 
     async def _with_lists(self, manifest: ShardManifest, names: Mapping[str, str]) -> ShardManifest:
         """`manifest` with the lists of topics. Those whose lists cannot be read are noted."""
-        with suppress(Corrupt):
+        with suppress(Corrupt, NewerFormat):
             return await self._log.with_lists(manifest, names)
         for topic_id, name in names.items():
             try:
                 manifest = await self._log.with_lists(manifest, [topic_id])
-            except Corrupt as fault:
-                self.damage.hold_topic(StuckTopic(name, topic_id, fault), self._clock.monotonic())
+            except (Corrupt, NewerFormat) as fault:
+                self._stick(topic_id, Stuck(fault, name))
         return manifest
 
-    async def _encoded(self, entries: Sequence[StoredEntry], planned: _Planned) -> Sequence[EncodedSegment]:
+    async def _encoded(self, entries: Sequence[StoredEntry], change: PassChange) -> Sequence[EncodedSegment]:
         """The segments of the plan, each made in a thread. Raises `Corrupt`, naming an entry."""
-        now_ms = self._clock.now_ms()
 
         async def one(plan: TopicPlan) -> EncodedSegment:
-            place = SegmentPlace(planned.names[plan.topic_id], plan.topic_id, planned.manifest.shard)
-            facts = SegmentFacts(self._entropy.new_id(), now_ms)
+            place = SegmentPlace(change.names[plan.topic_id], plan.topic_id, change.began.shard)
+            facts = SegmentFacts(self._entropy.new_id(), change.now_ms)
             return await self._in_thread(assembled, plan, place, entries, facts)
 
-        return await asyncio.gather(*(one(plan) for plan in planned.topics))
+        return await asyncio.gather(*(one(plan) for plan in change.plans))
 
     async def _publish(
-        self, entries: Sequence[StoredEntry], planned: _Planned, encoded: Sequence[EncodedSegment]
+        self, entries: Sequence[StoredEntry], change: PassChange, encoded: Sequence[EncodedSegment]
     ) -> PassReport:
         """Append the version that lists the segments and moves the floor; none if there is neither."""
-        last, manifest = entries[-1].header, planned.manifest
+        last, manifest = entries[-1].header, change.began
         floor = None if self.damage.holds(last.seq + 1) else Floor(last.seq + 1, last.epoch)
-        limits, now_ms = self._settings.producers, self._clock.now_ms()
-        change = PassChange(planned.topics, planned.names, floor, manifest, limits, now_ms)
         appended: dict[str, TopicSegment] = {}
 
         def successor(latest: ShardManifest, added: Sequence[TopicSegment]) -> ManifestChange:
-            made = change.of(latest, added)
+            made = change.of(latest, added, floor)
             appended.update({topic_id: topic.added[0] for topic_id, topic in made.topics.items()})
             return made
 
@@ -232,6 +219,9 @@ class Archiver:
         self._see_floor(manifest)
         self._cursor.position = max(self._cursor.position, last.seq + 1)
         return PassReport(manifest, appended, len(entries))
+
+    def _stick(self, what: str | TopicPartition, stuck: Stuck) -> None:
+        self.damage.note(what, stuck, self._clock.monotonic())
 
     def _lose_entry(self, entries: Sequence[StoredEntry], fault: Corrupt) -> None:
         """Note the entry that `fault` names: its bytes have their checksum, but they cannot be decoded."""
@@ -249,32 +239,28 @@ class Archiver:
         self.damage.looked_at(now_s)
         manifest = await self._log.newest()
         self._see_floor(manifest)
-        entries, partitions, topics = self.damage.to_look_at()
-        restored = [await self._cursor.is_back(lost) for lost in entries]
-        restored += [await self._is_free(manifest, stuck) for stuck in partitions]
-        restored += [await self._is_readable(manifest, stuck.topic_id) for stuck in topics]
+        entries, topics, partitions = self.damage.to_look_at()
+        restored = [await self._cursor.is_back(seq) for seq in entries]
+        restored += [await self._is_free(manifest, topic_id) for topic_id in topics]
+        restored += [await self._is_free(manifest, place.topic_id, (place, stuck)) for place, stuck in partitions]
         if any(restored):
             self.damage.clear()
             self._cursor.position = self.floor
 
-    async def _is_free(self, manifest: ShardManifest, stuck: StuckPartition) -> bool:
-        """Whether a partition can be archived again, or its topic was deleted."""
-        topic_id, partition = stuck.place.topic_id, stuck.place.partition
+    async def _is_free(
+        self, manifest: ShardManifest, topic_id: str, part: tuple[TopicPartition, Stuck] | None = None
+    ) -> bool:
+        """Whether a topic, or a partition of it, can be archived again, or the topic was deleted."""
         if self._topic_names(topic_id) is None:
             return True
         try:
-            state = state_in(await self._log.with_lists(manifest, [topic_id]), topic_id, partition)
-        except Corrupt:
+            manifest = await self._log.with_lists(manifest, [topic_id])
+        except (Corrupt, NewerFormat):
             return False
-        return past_losses(state.losses, state.cold_end) >= stuck.base_offset
-
-    async def _is_readable(self, manifest: ShardManifest, topic_id: str) -> bool:
-        """Whether a topic's list can be read again, or the topic was deleted."""
-        try:
-            await self._log.with_lists(manifest, [topic_id])
-        except Corrupt:
-            return self._topic_names(topic_id) is None
-        return True
+        if part is None:
+            return True
+        state = manifest.state(part[0])
+        return past_losses(state.losses, state.cold_end) >= part[1].base_offset
 
     async def _newest_known(self) -> ShardManifest:
         """The newest version that is known."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.storage.archive.topic_plan import Rows
+from tidelog.storage.archive.topic_plan import Piece
 from tidelog.storage.parquet.parquet_encoder import encode_row_groups
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ROW_GROUP_ROWS_MAX
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
@@ -48,7 +48,7 @@ class EncodedRun:
         return self.raw_bytes
 
 
-def encoded_runs(entries: Entries, runs: Sequence[Sequence[Rows]]) -> Sequence[EncodedRun]:
+def encoded_runs(entries: Entries, runs: Sequence[Sequence[Piece]]) -> Sequence[EncodedRun]:
     """Each of `runs`, pieces of `entries` that follow each other in a segment. Raises `Corrupt`, naming an entry."""
     if not runs:
         return ()
@@ -88,8 +88,9 @@ class _Run:
     ends: Numbers
 
     @classmethod
-    def of(cls, pieces: Sequence[Rows]) -> _Run:
-        columns = np.array([(piece.entry, piece.first_row, piece.count) for piece in pieces], np.int64).T
+    def of(cls, pieces: Sequence[Piece]) -> _Run:
+        rows = ((piece.entry, piece.span.first_row, piece.span.count) for piece in pieces)
+        columns = np.array(list(rows), np.int64).T
         ends = np.cumsum(columns[2])
         return cls(columns[0], columns[1], ends - columns[2], ends)
 

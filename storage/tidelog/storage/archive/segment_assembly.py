@@ -6,15 +6,12 @@ takes CPU time, so it runs in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-
-import numpy as np
-import numpy.typing as npt
+from itertools import groupby, islice
 
 from tidelog.storage.archive.row_encoding import encoded_runs
-from tidelog.storage.archive.topic_plan import Copy, Part, Rows, TopicPlan
+from tidelog.storage.archive.topic_plan import Piece, TopicPlan
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.row_group_copy import RowGroupCopier
@@ -43,12 +40,12 @@ def assembled(
     """The segment of `plan`. Raises `Corrupt`, naming an entry."""
     copier = RowGroupCopier(SEGMENT_FLAVOR)
     raw_bytes: list[int] = []
-    runs = [list(run) for _, run in groupby(plan.parts, type)]
-    encoded = iter(encoded_runs(entries, [run for run in map(_rows_of, runs) if run]))
-    for parts in runs:
-        raw_bytes += next(encoded).added_to(copier) if _rows_of(parts) else _copy(copier, entries, parts)
+    runs = [list(run) for _, run in groupby(plan.pieces, lambda piece: piece.groups is None)]
+    encoded = iter(encoded_runs(entries, [run for run in runs if run[0].groups is None]))
+    for run in runs:
+        raw_bytes += next(encoded).added_to(copier) if run[0].groups is None else _copy(copier, entries, run)
     groups = copier.row_groups
-    spans = _spans(plan, entries, raw_bytes)
+    spans = _spans(plan, iter(raw_bytes))
     body = copier.finish(encode_header(place, spans))
     segment = TopicSegment(
         key=place.key(facts.segment_id),
@@ -64,36 +61,23 @@ def assembled(
     return EncodedSegment(plan.topic_id, segment, body)
 
 
-def _rows_of(parts: Sequence[Part]) -> Sequence[Rows]:
-    return [part for part in parts if isinstance(part, Rows)]
-
-
-def _copy(copier: RowGroupCopier, entries: Sequence[StoredEntry], parts: Sequence[Part]) -> Sequence[int]:
-    """Copy the row groups of `parts`, and return the uncompressed bytes of each part."""
+def _copy(copier: RowGroupCopier, entries: Sequence[StoredEntry], pieces: Sequence[Piece]) -> Sequence[int]:
+    """Copy the row groups of `pieces`, and return the uncompressed bytes of each."""
     raw_bytes = []
-    for part in parts:
-        assert isinstance(part, Copy)
-        source = entries[part.entry].source
-        for index in range(part.first_group, part.end_group):
+    for piece in pieces:
+        assert piece.groups is not None, "the piece is copied"
+        source = entries[piece.entry].source
+        for index in piece.groups:
             copier.add(source, index)
-        raw_bytes.append(sum(group.raw_bytes for group in source.footer.row_groups[part.first_group : part.end_group]))
+        raw_bytes.append(sum(source.footer.row_groups[index].raw_bytes for index in piece.groups))
     return raw_bytes
 
 
-def _spans(plan: TopicPlan, entries: Sequence[StoredEntry], raw_bytes: Sequence[int]) -> tuple[SegmentSpan, ...]:
-    """The spans of the segment. The parts of a partition, which have `raw_bytes`, are neighbours and count its
-    records."""
-    ends = np.cumsum([part.records for part in plan.partitions.values()])
-    records = np.cumsum([_records(entries, part) for part in plan.parts])
-    summed: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
-    np.add.at(summed, np.searchsorted(ends, records), raw_bytes)
+def _spans(plan: TopicPlan, raw_bytes: Iterator[int]) -> tuple[SegmentSpan, ...]:
+    """The spans of the segment, whose pieces have `raw_bytes`."""
     return tuple(
-        SegmentSpan(number, part.base_offset, part.next_offset - 1, part.records, int(summed[place]))
-        for place, (number, part) in enumerate(plan.partitions.items())
+        SegmentSpan(
+            number, part.base_offset, part.next_offset - 1, part.records, sum(islice(raw_bytes, len(part.pieces)))
+        )
+        for number, part in plan.partitions.items()
     )
-
-
-def _records(entries: Sequence[StoredEntry], part: Part) -> int:
-    if isinstance(part, Rows):
-        return part.count
-    return sum(group.rows for group in entries[part.entry].source.footer.row_groups[part.first_group : part.end_group])

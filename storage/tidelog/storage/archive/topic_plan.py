@@ -13,82 +13,29 @@ row group.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from itertools import groupby
+from operator import attrgetter
 
+from tidelog.storage.archive.archive_damage import Stuck
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import past_losses
 from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
-from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
+from tidelog.storage.wal.stored_entry import StoredEntry
+from tidelog.storage.wal.wal_entry import ProducerMark, Span
 
 COPY_BYTES_MIN = 128 * 1024
 DECODED_BYTES_MAX = 192 * 1024 * 1024
 """Uncompressed bytes of the row groups that a pass decodes and holds. Row groups that are copied do not count."""
 
 
-class PlannedEntry(Protocol):
-    """What a plan needs of an entry (`wal.stored_entry`)."""
-
-    @property
-    def header(self) -> WalHeader: ...
-
-    @property
-    def group_bytes(self) -> Sequence[int]:
-        """The uncompressed bytes of its row groups."""
-        ...
-
-    @property
-    def own_groups(self) -> Sequence[range | None]:
-        """For each span of the header, the row groups that hold its rows and no others."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """Row groups `first_group` up to `end_group` of entry number `entry` of the pass are copied."""
+class Piece:
+    """The rows `span` of entry number `entry` of the pass, which was written in `epoch`. `groups`: the row groups that
+    are copied; None: the rows are encoded again."""
 
-    entry: int
-    first_group: int
-    end_group: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """`count` rows from `first_row` of entry number `entry` of the pass are encoded again."""
-
-    entry: int
-    first_row: int
-    count: int
-
-
-Part = Copy | Rows
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPart:
-    """The records ``[base_offset, next_offset)`` of a partition, but for recorded losses: their number, and what the
-    manifest will say of them."""
-
-    base_offset: int
-    next_offset: int
-    records: int
-    epochs: tuple[LeaderEpoch, ...]
-    producers: tuple[ProducerMark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A segment of one topic: its parts in order, and its partitions, ascending."""
-
-    topic_id: str
-    parts: tuple[Part, ...]
-    partitions: Mapping[int, PartitionPart]
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
     entry: int
     epoch: int
     span: Span
@@ -96,75 +43,100 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """The records of a partition from some entry on cannot follow those before them. They can once its cold end, past
-    its recorded losses, is `next_offset`."""
+class PartitionPart:
+    """The records ``[base_offset, next_offset)`` of a partition, but for recorded losses: its pieces in their order, at
+    least one, and the batches of idempotent producers in them."""
 
-    next_offset: int
-    fault: Corrupt
+    pieces: Sequence[Piece]
+    producers: Sequence[ProducerMark]
+
+    @property
+    def base_offset(self) -> int:
+        return self.pieces[0].span.base_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.pieces[-1].span.next_offset
+
+    @property
+    def records(self) -> int:
+        return sum(piece.span.count for piece in self.pieces)
+
+    @property
+    def epochs(self) -> tuple[LeaderEpoch, ...]:
+        """Of the leaders that wrote them."""
+        begun = (next(pieces) for _, pieces in groupby(self.pieces, key=attrgetter("epoch")))
+        return tuple(LeaderEpoch(piece.epoch, piece.span.base_offset) for piece in begun)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A segment of one topic: its partitions, ascending."""
+
+    topic_id: str
+    partitions: Mapping[int, PartitionPart]
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """All rows of the segment, in their order."""
+        return [piece for part in self.partitions.values() for piece in part.pieces]
 
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """The segments of a pass, by topic id, and the partitions that have a gap."""
+    """The segments of a pass, and the partitions that have a gap: the records from some entry on cannot follow those
+    before them."""
 
     topics: Sequence[TopicPlan]
-    gaps: Mapping[TopicPartition, Gap]
+    gaps: Mapping[TopicPartition, Stuck]
 
 
-def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
+def plan_topics(entries: Sequence[StoredEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
     """The segments for the records of `entries`, neighbours in the log, that a manifest lacks in which the partitions
     have these `states`. Partitions without a state are left out. A gap is a `RecordsLost` if offsets are in neither the
     manifest nor the entries (inv. 5), and a `Corrupt` where offsets are used twice (inv. 4); the records before it are
     planned."""
-    pieces: defaultdict[TopicPartition, list[_Piece]] = defaultdict(list)
+    pieces: defaultdict[TopicPartition, list[Piece]] = defaultdict(list)
     marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
     for number, entry in enumerate(entries):
-        for piece in _pieces(number, entry):
-            pieces[piece.span.topic_partition].append(piece)
+        for span, groups in zip(entry.header.spans, _copied(entry), strict=True):
+            pieces[span.topic_partition].append(Piece(number, entry.header.epoch, span, groups))
         for mark in entry.header.producers:
             marks[mark.topic_partition].append(mark)
-    topics: defaultdict[str, dict[int, list[_Piece]]] = defaultdict(dict)
-    gaps: dict[TopicPartition, Gap] = {}
+    topics: defaultdict[str, dict[int, PartitionPart]] = defaultdict(dict)
+    gaps: dict[TopicPartition, Stuck] = {}
     for place in sorted(pieces.keys() & states.keys()):
         lacking, gap = _lacking(place, pieces[place], states[place])
         if lacking:
-            topics[place.topic_id][place.partition] = lacking
+            topics[place.topic_id][place.partition] = PartitionPart(lacking, tuple(marks.get(place, ())))
         if gap:
             gaps[place] = gap
-    return PassPlan([_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()], gaps)
+    return PassPlan([TopicPlan(topic_id, partitions) for topic_id, partitions in topics.items()], gaps)
 
 
-def affordable(entries: Sequence[PlannedEntry]) -> int:
+def affordable(entries: Sequence[StoredEntry]) -> int:
     """How many of `entries`, one at least, a pass can take without decoding more than `DECODED_BYTES_MAX`."""
     decoded_bytes = 0
     for number, entry in enumerate(entries):
-        copied = [_bytes_of(entry, groups) for groups in entry.own_groups if _may_be_copied(groups, entry)]
-        decoded_bytes += sum(entry.group_bytes) - sum(copied)
+        copied = {index for groups in _copied(entry) if groups for index in groups}
+        decoded_bytes += sum(entry.group_bytes[index] for index in range(len(entry.group_bytes)) if index not in copied)
         if number and decoded_bytes > DECODED_BYTES_MAX:
             return number
     return len(entries)
 
 
-def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
-    """The spans of an entry, each with the row groups that can be copied for it."""
-    epoch = entry.header.epoch
-    for span, groups in zip(entry.header.spans, entry.own_groups, strict=True):
-        yield _Piece(number, epoch, span, groups if _may_be_copied(groups, entry) else None)
+def _copied(entry: StoredEntry) -> Sequence[range | None]:
+    """For each span of an entry, the row groups that can be copied for it."""
+    return [
+        groups if groups and sum(entry.group_bytes[groups.start : groups.stop]) >= COPY_BYTES_MIN else None
+        for groups in entry.own_groups
+    ]
 
 
-def _may_be_copied(groups: range | None, entry: PlannedEntry) -> TypeGuard[range]:
-    return groups is not None and _bytes_of(entry, groups) >= COPY_BYTES_MIN
-
-
-def _bytes_of(entry: PlannedEntry, groups: range) -> int:
-    return sum(entry.group_bytes[groups.start : groups.stop])
-
-
-def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) -> tuple[list[_Piece], Gap | None]:
+def _lacking(place: TopicPartition, pieces: Sequence[Piece], state: ColdState) -> tuple[list[Piece], Stuck | None]:
     """The pieces from the cold end on, dense but for recorded losses, up to a gap; the first may be cut."""
     expected = past_losses(state.losses, state.cold_end)
-    lacking: list[_Piece] = []
+    lacking: list[Piece] = []
     for piece in pieces:
         span = piece.span
         if lacking and span.base_offset < lacking[-1].span.next_offset:
@@ -175,53 +147,19 @@ def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) 
             return lacking, _lost(place, expected, span)
         if skipped := expected - span.base_offset:
             cut = Span(place, expected, span.count - skipped, span.first_row + skipped)
-            piece = _Piece(piece.entry, piece.epoch, cut, None)
+            piece = Piece(piece.entry, piece.epoch, cut, None)
         lacking.append(piece)
         expected = past_losses(state.losses, span.next_offset)
     return lacking, None
 
 
-def _lost(place: TopicPartition, expected: int, span: Span) -> Gap:
+def _lost(place: TopicPartition, expected: int, span: Span) -> Stuck:
+    name = f"{place.topic_id}/{place.partition}"
     text = f"offsets {expected} to {span.base_offset - 1} are neither in a segment nor in the WAL"
-    lost = RecordsLost(_name(place), text, first_offset=expected, next_offset=span.base_offset)
-    return Gap(span.base_offset, lost)
+    lost = RecordsLost(name, text, first_offset=expected, next_offset=span.base_offset)
+    return Stuck(lost, base_offset=span.base_offset)
 
 
-def _used_twice(place: TopicPartition, span: Span) -> Gap:
+def _used_twice(place: TopicPartition, span: Span) -> Stuck:
     text = f"has offset {span.base_offset} twice in the WAL (inv. 4)"
-    return Gap(span.next_offset, Corrupt(_name(place), text))
-
-
-def _name(place: TopicPartition) -> str:
-    return f"{place.topic_id}/{place.partition}"
-
-
-def _plan(
-    topic_id: str, partitions: Mapping[int, list[_Piece]], marks: Mapping[TopicPartition, list[ProducerMark]]
-) -> TopicPlan:
-    parts = [_part(piece) for pieces in partitions.values() for piece in pieces]
-    described = {
-        number: _described(pieces, marks.get(TopicPartition(topic_id, number), []))
-        for number, pieces in partitions.items()
-    }
-    return TopicPlan(topic_id, tuple(parts), described)
-
-
-def _part(piece: _Piece) -> Part:
-    if piece.groups is None:
-        return Rows(piece.entry, piece.span.first_row, piece.span.count)
-    return Copy(piece.entry, piece.groups.start, piece.groups.stop)
-
-
-def _described(pieces: Sequence[_Piece], marks: Sequence[ProducerMark]) -> PartitionPart:
-    epochs: list[LeaderEpoch] = []
-    for piece in pieces:
-        if not epochs or epochs[-1].epoch != piece.epoch:
-            epochs.append(LeaderEpoch(piece.epoch, piece.span.base_offset))
-    return PartitionPart(
-        base_offset=pieces[0].span.base_offset,
-        next_offset=pieces[-1].span.next_offset,
-        records=sum(piece.span.count for piece in pieces),
-        epochs=tuple(epochs),
-        producers=tuple(marks),
-    )
+    return Stuck(Corrupt(f"{place.topic_id}/{place.partition}", text), base_offset=span.next_offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from tidelog.storage.archive.archive_damage import LOST_AT_ONCE_MAX, ArchiveDamage, LostEntry
+from tidelog.storage.archive.archive_damage import LOST_AT_ONCE_MAX, ArchiveDamage, Stuck
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.runtime import Clock
 from tidelog.storage.wal.floor import Floors
@@ -61,12 +61,12 @@ class WalCursor:
 
     def lose(self, seq: int, fault: Corrupt) -> None:
         """Note that entry `seq` is lost."""
-        self._damage.lose(LostEntry(seq, fault), self._clock.monotonic())
+        self._damage.note(seq, Stuck(fault), self._clock.monotonic())
 
-    async def is_back(self, lost: LostEntry) -> bool:
-        """Whether a lost entry can be read again, because somebody has restored it. Raises `Unavailable`."""
+    async def is_back(self, seq: int) -> bool:
+        """Whether lost entry `seq` can be read again, because somebody has restored it. Raises `Unavailable`."""
         try:
-            found = await read_run(self._wal, lost.seq, lost.seq + 1, 0, self._executor)
+            found = await read_run(self._wal, seq, seq + 1, 0, self._executor)
             return all(entry.records.num_rows >= 0 for entry in found) and bool(found)
         except Corrupt:
             return False

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from tidelog.storage.bucket.replay import Link, Replay, TopicReplay, links
 from tidelog.storage.bucket.segment_reading import described
@@ -24,11 +26,12 @@ from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import shard_segment_prefix
 from tidelog.storage.manifests.losses import Loss, not_lost, with_losses
+from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_history import ShardHistory
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, Garbage, SegmentSpan, TopicSegment
-from tidelog.storage.manifests.topic_state import NO_BASE, TopicState, Totals
+from tidelog.storage.manifests.topic_state import TopicState, Totals
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.segments.topic_segment import SegmentPlace
 
@@ -94,8 +97,7 @@ async def plan_list(
     state = TopicState(
         name=topic.name,
         next_run=max(topic.next_run, len(ordered)),
-        base=NO_BASE,
-        added=(*lost, *ordered),
+        added=columns_of((*lost, *ordered)),
         partitions=states,
         totals=Totals().after((), (*lost, *ordered)),
     )

@@ -35,9 +35,8 @@ from tidelog.storage.bucket.repair_plan import ShardRepair, ShardView, plan_shar
 from tidelog.storage.bucket.repair_survey import ShardSurvey
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
 from tidelog.storage.manifests.shard_log import ShardLog
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied, encode_version
 from tidelog.storage.manifests.shard_values import ChangeKind
-from tidelog.storage.manifests.version_codec import encode_version
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal

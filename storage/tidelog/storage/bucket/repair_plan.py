@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from msgspec import structs
+
 from tidelog.storage.bucket.finding import Unreadable
 from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
@@ -107,14 +109,14 @@ class TopicRepair:
         """The change of `state`, which may be later than the plan; None if it has it already."""
         shift = state.next_run - self.next_run
         came = [segment for segment in self.added if segment.key not in state.segments]
-        moved = [replace(each, run=each.run + shift) if each.run >= self.next_run else each for each in came]
+        moved = [structs.replace(each, run=each.run + shift) if each.run >= self.next_run else each for each in came]
         states: dict[int, ColdState] = {}
         for number in sorted({*self.losses, *(span.partition for each in came for span in each.spans)}):
             known = state.partition(number)
             losses = with_losses(known.losses, self.losses.get(number, ()))
             end = past_losses(losses, max(known.cold_end, _end_of(came, number)))
             if (losses, end) != (known.losses, known.cold_end):
-                states[number] = replace(known, losses=losses, cold_end=end)
+                states[number] = structs.replace(known, losses=losses, cold_end=end)
         removed = tuple(key for key in self.removed if key in state.segments)
         if not (removed or moved or states):
             return None
@@ -257,7 +259,7 @@ def _filled(holes: list[_Hole], spare: Sequence[TopicSegment], next_run: int) ->
         places = _places(fitting, holes)
         run = max(hole.run for _, hole in places)
         level = min(hole.level for _, hole in places)
-        taken.append(replace(fitting, run=run, level=level))
+        taken.append(structs.replace(fitting, run=run, level=level))
         for span, hole in places:
             holes = [part for each in holes for part in (each.without(span) if each is hole else [each])]
         if run >= next_run:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import topic_id_of_list
-from tidelog.storage.manifests.list_codec import cold_ends_in
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import cold_ends_in
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
 from tidelog.storage.parquet.parquet_format import (
     MAGIC,

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tidelog.storage.manifests.json_envelope import Ints
 from tidelog.storage.manifests.losses import losses_fault, lost_between, not_lost
-from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
+from tidelog.storage.manifests.segment_columns import SegmentColumns
 from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.segment_list import FoundSpan, SegmentList
 from tidelog.storage.manifests.shard_manifest import ShardManifest
-from tidelog.storage.manifests.shard_values import EMPTY, ColdState
+from tidelog.storage.manifests.shard_values import ColdState
 
 
-@dataclass(frozen=True)
-class PartitionView:
-    """`version`: of the shard's manifest, -1 for none. `segments`: those of the topic in the shard, which the views of
-    its partitions share."""
+class PartitionView(msgspec.Struct, frozen=True):
+    """`version`: of the shard's manifest, -1 for none. `list_key`: the list of the topic. `segments`: those of the
+    topic in the shard, which the views of its partitions share; None if the list is not in memory."""
 
     place: TopicPartition
     shard: int
     version: int
     state: ColdState
-    segments: SegmentList
+    list_key: str
+    segments: SegmentList | None
 
     @property
     def log_start_offset(self) -> int:
@@ -34,16 +35,31 @@ class PartitionView:
     def find(self, offset: int, since_ms: int | None = None) -> FoundSpan | None:
         """The span that holds `offset`, or else the next one; None if there is none. `since_ms`: only in segments that
         have a record at this time or later, which may belong to another partition."""
+        assert self.segments is not None, "the list is in memory"
         return self.segments.find(self.place.partition, offset, since_ms)
 
     def spans(self, offset: int = 0) -> Iterator[FoundSpan]:
         """The spans from the one that holds `offset` on, by offset."""
+        assert self.segments is not None, "the list is in memory"
         return self.segments.spans(self.place.partition, offset)
+
+    def needs_list(self, manifest: ShardManifest) -> bool:
+        """Whether a list has to be read for `in_version`. While the topic's list is the same, a state that does not
+        differ from it is the state of this view."""
+        topic = manifest.topics.get(self.place.topic_id)
+        return topic is not None and topic.lacks_list and topic.list_key != self.list_key
+
+    def in_version(self, manifest: ShardManifest) -> PartitionView:
+        """The partition in a later version, or in this one, without segments if the list is not in memory."""
+        topic = manifest.topics.get(self.place.topic_id)
+        if topic is None or not topic.lacks_list:
+            return view_of(manifest, self.place)
+        state = topic.partitions.get(self.place.partition, self.state)
+        return PartitionView(self.place, manifest.shard, manifest.version, state, self.list_key, None)
 
 
 def view_of(manifest: ShardManifest, place: TopicPartition) -> PartitionView:
     """The partition `place` in `manifest`; its topic's list was read (`ShardLog.with_lists`)."""
     topic = manifest.topics.get(place.topic_id)
-    if topic is None:
-        return PartitionView(place, manifest.shard, manifest.version, EMPTY, SegmentList())
-    return PartitionView(place, manifest.shard, manifest.version, topic.partition(place.partition), topic.segments)
+    list_key, segments = (topic.list_key, topic.segments) if topic else ("", SegmentList())
+    return PartitionView(place, manifest.shard, manifest.version, manifest.state(place), list_key, segments)

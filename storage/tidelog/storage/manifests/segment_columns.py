@@ -4,23 +4,23 @@ and never become objects, unless they are asked for. All methods are pure; colum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import overload
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from tidelog.storage.manifests.json_envelope import Ints
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
-Ints = npt.NDArray[np.int64]
+OF_SEGMENTS = ("run", "level", "size_bytes", "min_timestamp_ms", "max_timestamp_ms", "archived_at_ms")
+OF_SPANS = SegmentSpan.__struct_fields__
 
 
-@dataclass(frozen=True)
-class SegmentColumns:
-    """Segments in the order of `TopicSegment.place`, as columns. The spans of segment *n* are those at ``[span_ends[n -
-    1], span_ends[n])`` of the span columns."""
+class SegmentColumns(msgspec.Struct, frozen=True, eq=False, array_like=True, dict=True):
+    """Segments in the order of `TopicSegment.place`, as columns, in memory and as they are stored. The spans of segment
+    *n* are those at ``[span_ends[n - 1], span_ends[n])`` of the span columns."""
 
     keys: Sequence[str]
     sha256: Sequence[str]
@@ -40,22 +40,54 @@ class SegmentColumns:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SegmentColumns) or (self.keys, self.sha256) != (other.keys, other.sha256):
+            return False
+        names = ("span_ends", *OF_SEGMENTS, *OF_SPANS)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.keys))
+
+    @overload
+    def __getitem__(self, index: int) -> TopicSegment: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> SegmentColumns: ...
+
+    def __getitem__(self, index: int | slice) -> TopicSegment | SegmentColumns:
+        at = range(len(self))[index]
+        return self.taken(np.array(at, np.int64)) if isinstance(at, range) else self.segment(at)
+
+    def __iter__(self) -> Iterator[TopicSegment]:
+        return map(self.segment, range(len(self)))
+
     def segment(self, index: int) -> TopicSegment:
         """Segment `index` as a value, whose spans are made when they are asked for."""
-        return TopicSegment(
-            self.keys[index],
-            int(self.run[index]),
-            int(self.level[index]),
-            int(self.size_bytes[index]),
-            self.sha256[index],
-            int(self.min_timestamp_ms[index]),
-            int(self.max_timestamp_ms[index]),
-            int(self.archived_at_ms[index]),
-            ColumnSpans(self, self.span_start(index), int(self.span_ends[index])),
-        )
+        spans = ColumnSpans(self, int(self.span_starts[index]), int(self.span_ends[index]))
+        numbers = {name: int(getattr(self, name)[index]) for name in OF_SEGMENTS}
+        return TopicSegment(key=self.keys[index], sha256=self.sha256[index], spans=spans, **numbers)
 
-    def span_start(self, index: int) -> int:
-        return int(self.span_ends[index - 1]) if index else 0
+    def fault(self) -> str | None:
+        """Why these cannot be columns of segments; None if they can."""
+        if any(len(getattr(self, name)) != len(self) for name in ("sha256", "span_ends", *OF_SEGMENTS)):
+            return "has columns of different lengths"
+        spans = len(self.partition)
+        if any(len(getattr(self, name)) != spans for name in OF_SPANS):
+            return "has columns of spans of different lengths"
+        if int(self.lengths.sum()) != spans or bool(np.any(self.lengths < 1)):
+            return "has segments without spans, or spans without a segment"
+        return None
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """How many spans each segment has."""
+        return np.diff(self.span_ends, prepend=0)
+
+    @cached_property
+    def span_starts(self) -> Ints:
+        """The place of the first span of each segment."""
+        return self.span_ends - self.lengths
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -65,7 +97,7 @@ class SegmentColumns:
     @cached_property
     def segment_of_span(self) -> Ints:
         """The segment of each span."""
-        return np.repeat(np.arange(len(self.keys)), np.diff(self.span_ends, prepend=0))
+        return np.repeat(np.arange(len(self)), self.lengths)
 
     @cached_property
     def by_partition(self) -> Ints:
@@ -76,14 +108,13 @@ class SegmentColumns:
     def first_row(self) -> Ints:
         """The row in its segment where each span begins."""
         before = np.cumsum(self.records) - self.records
-        starts = np.concatenate(([0], self.span_ends[:-1])).astype(np.int64)
-        return before - np.repeat(before[starts] if len(starts) else before, np.diff(self.span_ends, prepend=0))
+        return before - np.repeat(before[self.span_starts], self.lengths)
 
     @cached_property
     def span_bytes(self) -> Ints:
         """The stored bytes of each span: the share of its segment's that its records have of the raw bytes, or of the
         records if these have no bytes."""
-        starts, of_span = self.span_ends - np.diff(self.span_ends, prepend=0), self.segment_of_span
+        starts, of_span = self.span_starts, self.segment_of_span
         has_bytes = (np.add.reduceat(self.raw_bytes, starts) > 0)[of_span]
         weight = np.where(has_bytes, self.raw_bytes, self.records)
         whole = np.maximum(np.add.reduceat(weight, starts), 1)
@@ -101,25 +132,24 @@ class SegmentColumns:
 
     def taken(self, places: Ints) -> SegmentColumns:
         """The segments at `places`, in that order."""
-        lengths = np.diff(self.span_ends, prepend=0)
-        starts, taken = self.span_ends - lengths, lengths[places]
+        taken = self.lengths[places]
         ends = np.cumsum(taken)
-        spans = np.repeat(starts[places] - (ends - taken), taken) + np.arange(int(taken.sum()))
+        spans = np.repeat(self.span_starts[places] - (ends - taken), taken) + np.arange(int(taken.sum()))
         numbers = {name: getattr(self, name)[places] for name in OF_SEGMENTS}
         numbers |= {name: getattr(self, name)[spans] for name in OF_SPANS}
         listed = places.tolist()
         keys, sha256 = ([column[at] for at in listed] for column in (self.keys, self.sha256))
-        return SegmentColumns(keys, sha256, **{**numbers, "span_ends": ends})
+        return SegmentColumns(keys, sha256, span_ends=ends, **numbers)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class ColumnSpans(Sequence[SegmentSpan]):
     """The spans at ``[first, end)`` of `columns`, which become objects when they are asked for. It equals the tuple of
     them. A thousand spans take a millisecond to make, and a reader needs one."""
 
-    columns: SegmentColumns
-    first: int
-    end: int
+    __slots__ = ("columns", "end", "first")
+
+    def __init__(self, columns: SegmentColumns, first: int, end: int) -> None:
+        self.columns, self.first, self.end = columns, first, end
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -148,16 +178,15 @@ class ColumnSpans(Sequence[SegmentSpan]):
         return SegmentSpan(*(int(getattr(self.columns, name)[at]) for name in OF_SPANS))
 
 
-OF_SEGMENTS = ("run", "level", "size_bytes", "min_timestamp_ms", "max_timestamp_ms", "archived_at_ms", "span_ends")
-OF_SPANS = ("partition", "base_offset", "last_offset", "records", "raw_bytes")
-
-
 def joined(one: SegmentColumns, removed: frozenset[int], two: SegmentColumns) -> SegmentColumns:
-    """The segments of `one` that are not at the places `removed`, and those of `two`, in the order of their place."""
+    """The segments of `one` that are not at the places `removed`, and those of `two`, in the order of their place;
+    `one` itself if nothing differs."""
+    if not removed and not len(two):
+        return one
     numbers = {name: np.concatenate((getattr(one, name), getattr(two, name))) for name in (*OF_SEGMENTS, *OF_SPANS)}
-    numbers["span_ends"] = np.concatenate((one.span_ends, two.span_ends + len(one.partition)))
-    both = SegmentColumns([*one.keys, *two.keys], [*one.sha256, *two.sha256], **numbers)
-    starts = both.span_ends - np.diff(both.span_ends, prepend=0)
+    ends = np.concatenate((one.span_ends, two.span_ends + len(one.partition)))
+    both = SegmentColumns([*one.keys, *two.keys], [*one.sha256, *two.sha256], span_ends=ends, **numbers)
+    starts = both.span_starts
     order = np.lexsort((both.base_offset[starts], both.partition[starts], both.run))
     stays = np.ones(len(both), np.bool_)
     stays[sorted(removed)] = False
@@ -168,25 +197,14 @@ def columns_of(segments: Sequence[TopicSegment]) -> SegmentColumns:
     """`segments`, in the order of their place, as columns."""
     spans = [span for segment in segments for span in segment.spans]
 
-    def ints(values: Iterable[int]) -> Ints:
-        return np.fromiter(values, np.int64)
+    def column(name: str, values: Sequence[object]) -> Ints:
+        return np.fromiter((getattr(value, name) for value in values), np.int64, len(values))
 
-    return SegmentColumns(
-        keys=[segment.key for segment in segments],
-        sha256=[segment.sha256 for segment in segments],
-        run=ints(segment.run for segment in segments),
-        level=ints(segment.level for segment in segments),
-        size_bytes=ints(segment.size_bytes for segment in segments),
-        min_timestamp_ms=ints(segment.min_timestamp_ms for segment in segments),
-        max_timestamp_ms=ints(segment.max_timestamp_ms for segment in segments),
-        archived_at_ms=ints(segment.archived_at_ms for segment in segments),
-        span_ends=np.cumsum(ints(len(segment.spans) for segment in segments)),
-        partition=ints(span.partition for span in spans),
-        base_offset=ints(span.base_offset for span in spans),
-        last_offset=ints(span.last_offset for span in spans),
-        records=ints(span.records for span in spans),
-        raw_bytes=ints(span.raw_bytes for span in spans),
-    )
+    numbers = {name: column(name, segments) for name in OF_SEGMENTS}
+    numbers |= {name: column(name, spans) for name in OF_SPANS}
+    ends = np.cumsum([len(segment.spans) for segment in segments], dtype=np.int64)
+    keys, sha256 = [segment.key for segment in segments], [segment.sha256 for segment in segments]
+    return SegmentColumns(keys, sha256, span_ends=ends, **numbers)
 
 
 NO_COLUMNS = columns_of(())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -37,14 +36,13 @@ class Recorded(msgspec.Struct, frozen=True):
     """The part of a change that is kept for ever: its kind, and the step of each topic that it changed, by id."""
 
     kind: ChangeKind
-    topics: Mapping[str, TopicStep] = msgspec.field(default_factory=dict)
+    topics: Mapping[str, TopicStep] = {}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, array_like=True):
     """The part of a version that is kept for ever. `floor`: after it. `head`: the hash of the history up to it."""
 
-    version: int
+    version: Natural
     floor: Floor
     recorded: Recorded
     head: str

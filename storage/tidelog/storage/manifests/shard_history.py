@@ -13,7 +13,6 @@ finds it there need not write it. It is never deleted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -21,10 +20,9 @@ import msgspec
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.formats import HISTORY
 from tidelog.storage.layout import history_key, history_versions, shard_history_prefix
-from tidelog.storage.manifests.json_envelope import Natural, seal, unseal
-from tidelog.storage.manifests.shard_chain import Recorded, Step
+from tidelog.storage.manifests.json_envelope import Natural, SealedJson
+from tidelog.storage.manifests.shard_chain import Step
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.wal.floor import Floor
 
 BLOCK_VERSIONS = 256
 """A shard that gets a version per minute has 2,000 blocks after a year, and at most twice this many old versions."""
@@ -34,30 +32,12 @@ BLOCKS_MAX = 100_000
 gets a version per minute has fewer for 48 years."""
 
 
-class _Step(msgspec.Struct, array_like=True):
-    floor: Natural
-    floor_epoch: Natural
-    recorded: Recorded
-    head: str
-
-
-class _Block(msgspec.Struct):
-    shard: Natural
-    first: Natural
-    previous_head: str
-    steps: Annotated[list[_Step], msgspec.Meta(min_length=1)]
-
-
-_decoder = msgspec.json.Decoder(_Block)
-
-
-@dataclass(frozen=True)
-class HistoryBlock:
+class HistoryBlock(msgspec.Struct, frozen=True):
     """Steps of versions that follow each other, at least one; `previous_head` is the head before the first."""
 
-    shard: int
+    shard: Natural
     previous_head: str
-    steps: tuple[Step, ...]
+    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -65,23 +45,8 @@ class HistoryBlock:
         return self.steps[0].version, self.steps[-1].version
 
 
-def encode_block(block: HistoryBlock) -> bytes:
-    steps = [_Step(step.floor.number, step.floor.epoch, step.recorded, step.head) for step in block.steps]
-    document = _Block(block.shard, block.versions[0], block.previous_head, steps)
-    return seal(HISTORY, msgspec.json.encode(document))
-
-
-def decode_block(key: str, data: bytes) -> HistoryBlock:
-    """Raises `Corrupt` naming `key`. It does not check the hashes: a replay does (`bucket.replay`)."""
-    try:
-        found = _decoder.decode(unseal(key, data, HISTORY))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(key, f"is not a history block: {error}") from error
-    steps = (
-        Step(version, Floor(step.floor, step.floor_epoch), step.recorded, step.head)
-        for version, step in enumerate(found.steps, found.first)
-    )
-    return HistoryBlock(found.shard, found.previous_head, tuple(steps))
+BLOCK = SealedJson(HistoryBlock, HISTORY, "is not a history block")
+"""The stored form of a block. Decoding does not check the hashes: a replay does (`bucket.replay`)."""
 
 
 class ShardHistory:
@@ -119,7 +84,7 @@ class ShardHistory:
     async def read(self, first: int, last: int) -> HistoryBlock:
         """Raises `NotFound`, `Corrupt`."""
         key = self.key(first, last)
-        block = decode_block(key, (await self._store.get(key)).data)
+        block = BLOCK.decode(key, (await self._store.get(key)).data)
         if (block.shard, block.versions) != (self._shard, (first, last)):
             raise Corrupt(key, "is the history of another shard or of other versions")
         return block
@@ -128,7 +93,7 @@ class ShardHistory:
         """Create `block`, or find it there. Raises `Corrupt` if the stored block is different."""
         key = self.key(*block.versions)
         try:
-            await self._store.create(key, encode_block(block))
+            await self._store.create(key, BLOCK.encode(block))
         except Conflict as error:
             if await self.read(*block.versions) != block:
                 raise Corrupt(key, "contradicts the versions that are still stored") from error

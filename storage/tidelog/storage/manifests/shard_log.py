@@ -24,17 +24,23 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, NotFound, Unavailable
 from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import manifests_prefix
 from tidelog.storage.manifests.segment_list import DoesNotApply
-from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
+from tidelog.storage.manifests.shard_manifest import (
+    ManifestChange,
+    ShardManifest,
+    applied,
+    decode_version,
+    encode_version,
+)
 from tidelog.storage.manifests.shard_values import Garbage
 from tidelog.storage.manifests.topic_lists import TopicLists, lacks_list, topics_to_list
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState
-from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

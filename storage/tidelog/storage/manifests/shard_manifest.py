@@ -7,24 +7,31 @@ partitions of the shard together (ADR 0030).
 `ManifestChange` says what a worker wants to change. `applied` makes the next version of it; it is pure, and refuses a
 change that does not fit the version, so that a worker that lost a race can try the same change on the newer version.
 
-A version also has a hash over the whole history of the shard (`shard_chain`).
+A version also has a hash over the whole history of the shard (`shard_chain`). It is stored as it is, but without the
+content of lists:
+
+    manifests/0003/00000000000000000017.json       JSON with a checksum (`json_envelope`)
+
+A topic of a few segments has no list; then all of them are differences, and one object holds everything. A version
+names the hash and the size of each list, so that a list cannot be exchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from tidelog.storage.errors import Invalid
+import msgspec
+from msgspec.structs import astuple, replace
+
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.formats import MANIFEST
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.json_envelope import Natural, SealedJson
 from tidelog.storage.manifests.losses import from_log_start
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_chain import GENESIS, Recorded, Step, TopicStep, head_after
-from tidelog.storage.manifests.shard_values import (
-    ChangeKind,
-    ColdState,
-    Garbage,
-    TopicSegment,
-)
+from tidelog.storage.manifests.shard_values import EMPTY, ChangeKind, ColdState, Garbage, TopicSegment
 from tidelog.storage.manifests.topic_state import ListRef, TopicState
 from tidelog.storage.wal.floor import BEGINNING, Floor
 
@@ -52,21 +59,32 @@ class ManifestChange:
     collected: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class ShardManifest:
+class ShardManifest(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     """One version. `version` is -1 for a shard that has none yet. `writer`: the id of the `ShardLog` that appended it,
-    so that no two of them write the same bytes. `change`: what made it, None if it was read."""
+    so that no two of them write the same bytes. `change`: what made it, which is not stored or compared: None if it was
+    read."""
 
-    shard: int
+    shard: Natural
     version: int = -1
     floor: Floor = BEGINNING
-    topics: Mapping[str, TopicState] = field(default_factory=dict)
+    topics: Mapping[str, TopicState] = {}
     garbage: tuple[Garbage, ...] = ()
     previous_head: str = GENESIS
     head: str = GENESIS
     recorded: Recorded | None = None
     writer: str = ""
-    change: ManifestChange | None = field(default=None, compare=False, repr=False)
+    change: ManifestChange | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShardManifest) and astuple(self)[:-1] == astuple(other)[:-1]
+
+    def state(self, place: TopicPartition) -> ColdState:
+        """The state of a partition, whose topic's list was read."""
+        topic = self.topics.get(place.topic_id)
+        return topic.partition(place.partition) if topic else EMPTY
+
+
+_form = SealedJson(ShardManifest, MANIFEST, "is no version of a manifest")
 
 
 def applied(before: ShardManifest, change: ManifestChange, at_ms: int = 0) -> ShardManifest:
@@ -102,6 +120,26 @@ def applied(before: ShardManifest, change: ManifestChange, at_ms: int = 0) -> Sh
     return replace(made, head=head_of(made))
 
 
+def encode_version(manifest: ShardManifest) -> bytes:
+    """The object of `manifest`, a version that `applied` made."""
+    topics = {topic_id: replace(topic, base=None) for topic_id, topic in manifest.topics.items()}
+    return _form.encode(replace(manifest, topics=topics, change=None))
+
+
+def decode_version(key: str, data: bytes) -> ShardManifest:
+    """The version in the object `key`, without its lists. Raises `Corrupt`."""
+    found = _form.decode(key, data)
+    for fault in filter(None, (topic.added.fault() for topic in found.topics.values())):
+        raise Corrupt(key, fault)
+    if found.recorded is None:
+        raise Corrupt(key, "is no version of a manifest: it does not say what it changed")
+    if found.version == 0 and found.previous_head != GENESIS:
+        raise Corrupt(key, "is the first version and follows another")
+    if head_of(found) != found.head:
+        raise Corrupt(key, "does not hash to its head: its change was altered")
+    return found
+
+
 def step_of(manifest: ShardManifest) -> Step:
     """The step of a version that was appended."""
     assert manifest.recorded is not None, "an appended version has a change"
@@ -126,7 +164,9 @@ def _changed(was: TopicState, wanted: TopicChange, left: Sequence[TopicSegment])
     last_run = max((segment.run for segment in wanted.added), default=-1)
     states = {number: _trimmed(state) for number, state in wanted.partitions.items()}
     return replace(
-        was.with_segments(segments),
+        was,
+        removed=segments.removed,
+        added=segments.added,
         next_run=max(was.next_run, last_run + 1),
         partitions={**was.partitions, **states},
         totals=was.totals.after(left, wanted.added),

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import shard_segment_id
@@ -102,7 +104,7 @@ class ShardUpload:
         """The same bytes under a new id."""
         former = encoded.segment.key
         key = former.replace(shard_segment_id(former), self._runtime.entropy.new_id())
-        return replace(encoded, segment=replace(encoded.segment, key=key))
+        return replace(encoded, segment=structs.replace(encoded.segment, key=key))
 
 
 async def _swept_since(log: ShardLog, version: int, latest: ShardManifest) -> bool:

@@ -5,19 +5,21 @@ one partition, and spans follow each other in the order of the segment's rows. S
 has been written at once, by a pass of the archiver or by a merge; its segments are sorted by (partition, offset). For
 every partition, a later run has later offsets. So the spans of a partition, taken run by run, are its log up to the
 cold end (inv. 5).
+
+The values are stored as they are: those with `array_like` as JSON arrays, the others as objects. Readers ignore fields
+that they do not know, and elements after the last that they know; writers only ever append. So a newer broker may store
+more than an older one reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
 from tidelog.storage.manifests.json_envelope import Natural
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.wal.wal_entry import ProducerMark
 
 
 class SegmentSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -35,11 +37,10 @@ class SegmentSpan(msgspec.Struct, frozen=True, array_like=True):
         return self.last_offset + 1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSegment:
+class TopicSegment(msgspec.Struct, frozen=True):
     """One Parquet object. `run`: the number of its run, in the order of the log. `level`: how often its records were
     merged. Times are in ms since 1970 UTC; `archived_at_ms` is when the first of its records was archived, by the
-    archiver's clock. `spans` never changes; it has at least one, ascending by partition."""
+    archiver's clock. `spans` ascend by partition. Manifests have it in columns (`segment_columns`)."""
 
     key: str
     run: int
@@ -80,24 +81,27 @@ class Cleaning(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class KnownProducer:
-    """The last batch of an idempotent producer, and when it was archived, in ms since 1970 UTC."""
+class KnownProducer(msgspec.Struct, frozen=True, array_like=True):
+    """The last batch of an idempotent producer (`wal_entry.ProducerMark`), and when it was archived, in ms since 1970
+    UTC."""
 
-    mark: ProducerMark
-    archived_at_ms: int
+    producer_id: str
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    base_offset: Natural
+    archived_at_ms: Natural
 
 
-@dataclass(frozen=True, slots=True)
-class ColdState:
+class ColdState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything about a partition but its segments. `producers` has the last batch of each idempotent producer at the
     cold end, so that inv. 7 outlives the WAL. Below `clean_end` each key is there once; `cleanings`, ascending, say
     when each stretch below it was first compacted. `losses`, ascending, may lie beyond the cold end. `epochs`,
     ascending, begin at the epoch of the log start."""
 
-    log_start_offset: int = 0
-    cold_end: int = 0
-    clean_end: int = 0
+    log_start_offset: Natural = 0
+    cold_end: Natural = 0
+    clean_end: Natural = 0
     cleanings: tuple[Cleaning, ...] = ()
     losses: tuple[Loss, ...] = ()
     epochs: tuple[LeaderEpoch, ...] = ()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from tidelog.storage.layout import list_key
-from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.shard_manifest import ShardManifest
-from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState
+from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState, decode_list, encode_list
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.single_flight import SingleFlight
@@ -105,7 +104,7 @@ def topics_to_list(topics: Mapping[str, TopicState], changed: Collection[str]) -
 def lacks_list(manifest: ShardManifest, topic_id: str) -> bool:
     """Whether the list of a topic has to be read (`ShardLog.with_lists`)."""
     topic = manifest.topics.get(topic_id)
-    return topic is not None and topic.base is None
+    return topic is not None and topic.lacks_list
 
 
 def _is_grown(topic: TopicState) -> bool:

@@ -24,7 +24,9 @@ Source: ``LogCleanerManager`` and ``Cleaner`` of Apache Kafka 4, KIP-354 (the lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_manifest import TopicChange

@@ -11,11 +11,13 @@ below it go with the segment or at its next merge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
-from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns
+from tidelog.storage.manifests.json_envelope import Ints
+from tidelog.storage.manifests.segment_columns import SegmentColumns
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState

@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.storage.manifests.segment_columns import Ints
+from tidelog.storage.manifests.json_envelope import Ints
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind

@@ -3,16 +3,16 @@ both lists archived records and moves the floor beyond their entries. This seam 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(msgspec.Struct, frozen=True, array_like=True):
     """The log of a shard begins at entry `number`; `epoch` is the highest epoch below it."""
 
-    number: int = 0
-    epoch: int = 0
+    number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    epoch: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 BEGINNING = Floor()

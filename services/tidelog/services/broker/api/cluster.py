@@ -42,7 +42,7 @@ class ShardStatus:
 @dataclass(frozen=True, order=True)
 class Damage:
     """The object `key` is missing or does not contain what was written; `effect` says what that stops. `shard` -1,
-    `topic` "" and `partition` -1: it belongs to none."""
+    `topic` "" and `partition` -1: it belongs to none. `newer`: it is whole, and a later version of Tidelog wrote it."""
 
     key: str
     reason: str
@@ -50,6 +50,7 @@ class Damage:
     shard: int = -1
     topic: str = ""
     partition: int = -1
+    newer: bool = False
 
 
 @dataclass(frozen=True)

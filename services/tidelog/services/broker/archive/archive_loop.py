@@ -8,9 +8,10 @@
   (`shard.debt_brake`).
 - **Consistency.** After a pass each partition's state changes in one step, so a reader sees it before or after the pass
   (inv. 5). A pass can be repeated after any failure.
-- **Damage.** A damaged object stops only what it holds: the archiver continues with the rest, and `Damages` names the
-  object. The floor of that shard stays; the damage is checked again every half minute. If the newest manifest of a
-  shard is damaged, its passes fail and are tried again after `PAUSE_AFTER_ERROR_S`. The other shards go on.
+- **Damage.** An object that is damaged, or that a later version of Tidelog wrote, stops only what it holds: the
+  archiver continues with the rest, and `Damages` names the object. The floor of that shard stays; the damage is checked
+  again every half minute. If the newest manifest of a shard cannot be read, its passes fail and are tried again after
+  `PAUSE_AFTER_ERROR_S`. The other shards go on, and its log counts alone for the brake (`debt_brake.HeldLog`).
 
 Hazard: the archiver treats a topic that is not in the journal as deleted and skips its records.
 Defence: before each pass the journal is read up to its end. A topic is in the journal before its first record is
@@ -23,16 +24,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidelog.coordinator.journal import Journal
-from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.archive.archive_policy import ArchivePolicy, WalDebt
 from tidelog.services.broker.archive.background_threads import BackgroundThreads
 from tidelog.services.broker.archive.side_by_side import SideBySide
 from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.services.broker.telemetry.damages import Damages
+from tidelog.services.broker.telemetry.damages import Damages, damage_of
 from tidelog.storage.background_loop import BackgroundLoop
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.runtime import Runtime
 
@@ -70,7 +70,7 @@ class ArchiveLoop(BackgroundLoop):
     @property
     def behind(self) -> bool:
         """Whether archiving has fallen behind, so that it must not wait for producers any longer."""
-        entries_most = max((len(led.leader.extent) for led in self._shards.led_shards()), default=0)
+        entries_most = max((len(led.leader.extent) for led in self._shards.led_shards() if not led.fault), default=0)
         return self._policy.is_behind(entries_most, self._shards.debt_bytes())
 
     @property
@@ -104,18 +104,19 @@ class ArchiveLoop(BackgroundLoop):
         await self._passes.close()
 
     async def archive_all(self) -> None:
-        """Archive everything that is committed now. Raises `Corrupt` after everything undamaged is archived."""
-        faults: list[Corrupt] = []
+        """Archive everything that is committed now. Raises `Corrupt` or `NewerFormat` after everything that can be
+        read is archived."""
+        faults: list[Corrupt | NewerFormat | None] = []
         for led in self._shards.led_shards():
             try:
                 await self._archive_to_the_end(led)
-                faults += led.faults()
-            except Corrupt as fault:
+                faults.append(led.fault)
+            except (Corrupt, NewerFormat) as fault:
                 faults.append(fault)
-        if faults:
-            raise faults[0]
+        for found in filter(None, faults):
+            raise found
 
-    async def archive_partition(self, shard: int, place: TopicPartition) -> Corrupt | None:
+    async def archive_partition(self, shard: int, place: TopicPartition) -> Corrupt | NewerFormat | None:
         """Archive everything that is committed now in a shard that is led here. Returns why something of the partition
         may not be archived. Raises `Unavailable`, and `Corrupt` if the newest manifest is damaged."""
         led = self._shards.led_shard(shard)
@@ -124,7 +125,7 @@ class ArchiveLoop(BackgroundLoop):
 
     async def _archive_to_the_end(self, led: LedShard) -> None:
         end = led.leader.next_seq
-        if led.faults():
+        if led.fault:
             await self._archive(led)  # the floor may have passed the lost entries
         while led.serving and (led.archived_to < end or led.starts_over):
             await self._archive(led)
@@ -135,9 +136,9 @@ class ArchiveLoop(BackgroundLoop):
         await self._journal.catch_up()
         try:
             await led.archive(end)
-        except Corrupt as fault:
+        except (Corrupt, NewerFormat) as fault:
             effect = f"Nothing of shard {led.shard} is archived"
-            self._damages.replace(_finder(led), [Damage(fault.name, fault.reason, effect, led.shard)])
+            self._damages.replace(_finder(led), [damage_of(fault, effect, led.shard)])
             raise
         self._damages.replace(_finder(led), led.damages())
         self._brake.observe()

@@ -15,7 +15,7 @@ from tidelog.services.broker.shard.leadership_proof import DELETION_WAIT_S
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.storage.errors import Conflict, Corrupt, Invalid, RecordsLost, Unavailable
+from tidelog.storage.errors import Conflict, Corrupt, Invalid, NewerFormat, RecordsLost, Unavailable
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.runtime import Clock
 
@@ -39,7 +39,7 @@ class RecordDeletion:
         if offset > state.cold_end:
             fault = await self._archive_loop.archive_partition(leader.shard, state.topic_partition)
             if fault and offset > state.cold_end:
-                raise _blocked(leader, state, fault)
+                raise fault if isinstance(fault, NewerFormat) else _blocked(leader, state, fault)
         if offset > state.log_start_offset:
             await self._delete(topic, leader, state, offset)
         if not self._shards.alone:  # also if nothing was deleted now: an earlier call may have done it a moment ago

@@ -72,8 +72,8 @@ def _size_bytes(kept: _Kept) -> int:
 
 def _topic_bytes(topic: TopicState) -> int:
     list_bytes = LIST_FACTOR * topic.stored.size_bytes if topic.stored and topic.base else 0
-    spans = sum(len(segment.spans) for segment in topic.added)
-    return TOPIC_BYTES + list_bytes + STATE_BYTES * len(topic.partitions) + SPAN_BYTES * spans
+    spans_bytes = SPAN_BYTES * len(topic.added.partition)
+    return TOPIC_BYTES + list_bytes + STATE_BYTES * len(topic.partitions) + spans_bytes
 
 
 class ColdReader:
@@ -200,6 +200,9 @@ class _ColdPartition:
     @property
     def wal(self) -> Wal:
         raise AssertionError("the log of this partition ends at the cold end")
+
+    async def read_list(self, _state: PartitionState) -> None:
+        raise AssertionError("a view of the cold reader has its list")
 
     async def refresh(self, state: PartitionState) -> None:
         view = await self._reader.newest(self._topic, state.topic_partition.partition)

@@ -60,7 +60,10 @@ class Partitions(Protocol):
         """The WAL with the records that are not cold."""
 
     async def refresh(self, state: PartitionState) -> None:
-        """Apply the newest manifest to `state`."""
+        """Apply the newest manifest to `state`, with its list."""
+
+    async def read_list(self, _state: PartitionState, /) -> None:
+        """Read the list of a partition whose view lacks it."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class PartitionReader:
                 state.check_not_lost(offset)
                 if offset >= state.cold_end:
                     offset = await self._read_span(partitions, state, offset, budget)
+                elif state.lacks_list:
+                    await partitions.read_list(state)
                 elif (found := state.cold_span(offset)) is None:
                     offset = state.cold_end
                 elif budget.well_filled and (replayed or self._segments.in_memory(found, offset) is None):
@@ -135,7 +140,11 @@ class PartitionReader:
     async def _cold_first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int | None:
         """The first offset at or after a time below the cold end, None if there is none."""
         offset = state.log_start_offset
-        while found := state.view.find(offset, timestamp_ms):
+        while True:
+            while state.lacks_list:
+                await partitions.read_list(state)
+            if (found := state.view.find(offset, timestamp_ms)) is None:
+                return None
             self._measurements.cold_get(state.topic)
             try:
                 first = await self._segments.first_at(found, timestamp_ms, offset)
@@ -148,7 +157,6 @@ class PartitionReader:
             if first is not None:
                 return first
             offset = found.span.next_offset
-        return None
 
     async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
         """The largest timestamp of `count` records from `offset` on; -1 (none, as in Kafka) if they were deleted."""
@@ -215,7 +223,7 @@ class PartitionReader:
 
     def _read_ahead(self, state: PartitionState, offset: int) -> None:
         """Read ahead the piece at `offset`, and the next one if both fit."""
-        found = state.cold_span(offset)
+        found = None if state.lacks_list else state.cold_span(offset)
         behind = self._segments.read_ahead(found, offset) if found else None
         if behind is not None and self._segments.has_room() and (following := state.cold_span(behind)):
             self._segments.read_ahead(following, behind)
@@ -260,7 +268,7 @@ class PartitionReader:
         it, something else has deleted it, and this raises `RecordsLost`."""
         await partitions.refresh(state)
         state.check_exists()
-        if state.view.segments.named(found.segment.key):
+        if state.view.segments is not None and state.view.segments.named(found.segment.key):
             raise _lost(found.segment.key, IS_MISSING, found.span) from missing
 
     async def _expect_archived(

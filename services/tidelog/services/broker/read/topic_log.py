@@ -23,7 +23,8 @@ import numpy as np
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, NotFound
-from tidelog.storage.manifests.segment_columns import Ints, SegmentColumns, columns_of
+from tidelog.storage.manifests.json_envelope import Ints
+from tidelog.storage.manifests.segment_columns import SegmentColumns
 from tidelog.storage.manifests.segment_list import SegmentList
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
@@ -228,7 +229,7 @@ def described_segments(
     """The segments from the `first` on of those that were asked for, and the number of the next one if some are left.
     `log_starts`: of the partitions that were asked for. Spans below them are left out."""
     listed = [_chosen(segments.stored, segments.removed, request, log_starts)]
-    listed.append(_chosen(columns_of(segments.added), frozenset(), request, log_starts))
+    listed.append(_chosen(segments.added, frozenset(), request, log_starts))
     origin = np.concatenate([np.full(len(each.segments), number) for number, each in enumerate(listed)])
     index = np.concatenate([each.segments for each in listed])
     order = np.lexsort(
@@ -275,7 +276,7 @@ def _described(shard: int, chosen: _Chosen, index: int) -> SegmentDescription:
         max_timestamp=segment.max_timestamp_ms,
         records=segment.records,
         partitions=len(segment.spans),
-        spans=tuple(_spans(chosen, columns.span_start(index), int(columns.span_ends[index]))),
+        spans=tuple(_spans(chosen, int(columns.span_starts[index]), int(columns.span_ends[index]))),
     )
 
 

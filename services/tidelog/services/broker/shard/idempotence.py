@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
+from tidelog.storage.manifests.shard_values import KnownProducer
 from tidelog.storage.runtime import Clock
 from tidelog.storage.wal.wal_entry import ProducerMark
 
@@ -90,7 +91,7 @@ class ProducerTable:
         _check_next(sequence, known.batches[-1].last_sequence + 1)
         return None
 
-    def remember(self, mark: ProducerMark, timestamp_ms: int | None) -> None:
+    def remember(self, mark: ProducerMark | KnownProducer, timestamp_ms: int | None) -> None:
         """Note a batch as its producer's last one. An older batch than the last one changes nothing."""
         if self._memory is not None and self._memory.expired(self, mark.producer_id):
             self.forget(mark.producer_id)
@@ -108,7 +109,7 @@ class ProducerTable:
         if self._memory is not None:
             self._memory.used(self, mark.producer_id)
 
-    def restore(self, marks: Sequence[ProducerMark]) -> None:
+    def restore(self, marks: Sequence[ProducerMark | KnownProducer]) -> None:
         """Note batches that were found in the bucket, in the order of their offsets."""
         for mark in sorted(marks, key=lambda mark: mark.base_offset):
             self.remember(mark, None)

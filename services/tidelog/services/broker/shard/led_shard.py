@@ -11,10 +11,13 @@ import logging
 from collections.abc import Coroutine, Sequence
 
 from tidelog.services.broker.api.cluster import Damage
+from tidelog.services.broker.shard.debt_brake import HeldLog
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
+from tidelog.services.broker.telemetry.damages import damage_of
+from tidelog.storage.archive.archive_damage import Stuck
 from tidelog.storage.archive.archiver import Archiver
-from tidelog.storage.errors import Corrupt, RecordsLost, TidelogError
+from tidelog.storage.errors import Corrupt, NewerFormat, RecordsLost, TidelogError
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.shard_values import ChangeKind
@@ -23,12 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 class LedShard:
-    """Usable until `release` or `close`."""
+    """Usable until `release` or `close`. `fault`: why the last pass of the archiver has skipped something, or could not
+    begin."""
 
     def __init__(self, leader: ShardLeader, archiver: Archiver, upkeep: ShardUpkeep) -> None:
         self.shard = leader.shard
         self.leader = leader
         self.upkeep = upkeep
+        self.fault: Corrupt | NewerFormat | None = None
         self._archiver = archiver
         self._one_pass = asyncio.Lock()
         self._releasing = False
@@ -46,8 +51,8 @@ class LedShard:
 
     async def archive(self, end: int) -> None:
         """Run one pass over the committed entries below `end` and apply its version. `damages` lists the damaged
-        objects that it finds. Raises `Unavailable`, `Conflict` (another archiver was faster), and `Corrupt` if the
-        newest manifest is damaged."""
+        objects that it finds. Raises `Unavailable`, `Conflict` (another archiver was faster), and `Corrupt` or
+        `NewerFormat` if the newest manifest cannot be read."""
         await self.while_it_lasts(self._archive(end))
 
     @property
@@ -65,14 +70,13 @@ class LedShard:
         """When a pass has to check whether damage was repaired, by the monotonic clock."""
         return self._archiver.damage.look_again_at_s
 
-    def faults(self) -> Sequence[Corrupt]:
-        """Why archiving has skipped something: damaged entries first, then topics and partitions."""
-        damage = self._archiver.damage
-        entries = [lost.fault for lost in damage.entries.values()]
-        topics = [stuck.fault for stuck in damage.topics.values()]
-        return [*entries, *topics, *(stuck.fault for stuck in damage.partitions.values())]
+    @property
+    def held_log(self) -> HeldLog | None:
+        """The log that damage keeps from being archived or deleted; None if nothing is damaged."""
+        extent = self.leader.extent
+        return HeldLog(extent.bytes + extent.held_bytes, self.fault) if self.fault else None
 
-    def fault_of(self, place: TopicPartition) -> Corrupt | None:
+    def fault_of(self, place: TopicPartition) -> Corrupt | NewerFormat | None:
         """Why archiving may have skipped something of a partition."""
         damage = self._archiver.damage
         lost = next(iter(damage.entries.values()), None)
@@ -81,28 +85,19 @@ class LedShard:
 
     def damages(self) -> Sequence[Damage]:
         damage = self._archiver.damage
-        held = f"The log of shard {self.shard} is kept from entry {self._archiver.floor} on until it is repaired"
         gaps_explained = bool(damage.entries)
-        lost = [
-            Damage(entry.fault.name, entry.fault.reason, f"Its records cannot be read. {held}", self.shard)
-            for entry in damage.entries.values()
-        ]
-        topics = [
-            Damage(
-                *(stuck.fault.name, stuck.fault.reason, f"Nothing of the topic is archived. {held}"),
-                *(self.shard, stuck.topic),
-            )
-            for stuck in damage.topics.values()
-        ]
+        lost = [self._damage(stuck, "Its records cannot be read") for stuck in damage.entries.values()]
+        topics = [self._damage(stuck, "Nothing of the topic is archived") for stuck in damage.topics.values()]
         partitions = [
-            Damage(
-                *(stuck.fault.name, stuck.fault.reason, f"Nothing of the partition is archived. {held}"),
-                *(self.shard, stuck.topic, stuck.place.partition),
-            )
-            for stuck in damage.partitions.values()
+            self._damage(stuck, "Nothing of the partition is archived", place.partition)
+            for place, stuck in damage.partitions.items()
             if not (gaps_explained and isinstance(stuck.fault, RecordsLost))
         ]
         return [*lost, *topics, *partitions]
+
+    def _damage(self, stuck: Stuck, effect: str, partition: int = -1) -> Damage:
+        held = f"The log of shard {self.shard} is kept from entry {self._archiver.floor} on until it is repaired"
+        return damage_of(stuck.fault, f"{effect}. {held}", self.shard, stuck.topic, partition)
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns their number. Raises `Unavailable`."""
@@ -114,7 +109,9 @@ class LedShard:
         async with self._one_pass:
             try:
                 report = await self._archiver.run_once(end)
-            except TidelogError:
+                self.fault = self._archiver.damage.first_fault()
+            except TidelogError as error:
+                self.fault = error if isinstance(error, (Corrupt, NewerFormat)) else self.fault
                 await self._adopt()  # a version may have been appended before the failure, or by another worker
                 raise
             if report:

@@ -95,7 +95,7 @@ class PartitionState:
         """Adopt what the WAL holds beyond the view, as it was read when the shard was opened. Offsets missing
         between two entries were in one of the `holes` between them, and are lost. Raises `RecordsLost` if there is no
         hole."""
-        self.producers.restore((*(known.mark for known in self.view.state.producers), *marks))
+        self.producers.restore((*self.view.state.producers, *marks))
         for span in spans:
             if span.base_offset > self.high_watermark:
                 self.commit(self._lost_before(span, holes))
@@ -159,6 +159,11 @@ class PartitionState:
         """The span that holds `offset` and all later ones, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
         return iter(self._spans[first:])
+
+    @property
+    def lacks_list(self) -> bool:
+        """Whether `cold_span` needs a list that is not in memory (`ShardPartitions.read_list`)."""
+        return self.view.segments is None
 
     def cold_span(self, offset: int) -> FoundSpan | None:
         """The span of a segment that holds `offset`, or the next one if the offset was compacted away. None: compaction

@@ -2,7 +2,8 @@
 
 A leader of 10,000 partitions opens with the headers of its WAL alone. The spans of a partition wait here until the
 partition is used. The shard's manifest is read once, for the first of its partitions; the list of a topic, if it has
-one, is read for the first partition of the topic.
+one, is read for the first partition of the topic. At most `LISTS_BYTES` of lists stay in memory for the partitions, so
+a view may lack its segments until a reader needs them (`read_list`).
 
 All loaded partitions show the newest version of the manifest that passed through here (`apply`). A partition switches
 to it in one step (inv. 5)."""
@@ -13,17 +14,20 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec import structs
+
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.shard.hot_tail import EntryName
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span
-from tidelog.storage.errors import Conflict, Corrupt, Fenced
+from tidelog.storage.errors import Conflict, Corrupt, Fenced, NewerFormat
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.loop_turns import LoopTurns
 from tidelog.storage.manifests.partition_view import view_of
-from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_log import LISTS_BYTES, ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.topic_lists import lacks_list
+from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import ProducerMark, WalHeader
@@ -50,6 +54,7 @@ class ShardPartitions:
         self._opens: SingleFlight[None, None] = SingleFlight()
         self._turns = LoopTurns(SWITCHED_A_TURN)
         self._manifest: ShardManifest | None = None
+        self._listed: list[str] = []
         self._created_here: set[str] = set()
         self._holes: Sequence[int] = ()
         self.on_overtaken: Callable[[str], None] = _ignore
@@ -89,6 +94,15 @@ class ShardPartitions:
         await self.apply(newest)
         self._show(state, newest)  # another task may be switching the others still
 
+    async def read_list(self, state: PartitionState, /) -> None:
+        """Read the list of the partition's topic again, which is no longer in memory. Raises like `refresh`."""
+        topic_id = state.topic_partition.topic_id
+        while (manifest := self._manifest) and lacks_list(manifest, topic_id):
+            await self._read_list(manifest, topic_id)
+        if manifest:
+            self._show(state, manifest)
+        state.check_exists()
+
     async def apply(self, manifest: ShardManifest) -> None:
         """Switch every loaded partition to `manifest`, unless a newer version passed through before. The lists of all
         loaded topics are read first. Each partition switches in one step; other tasks run between thousands of them.
@@ -102,7 +116,7 @@ class ShardPartitions:
                 manifest = await self.log.with_lists(manifest, lacking)
             except Conflict:
                 manifest = await self.log.latest()
-            except Corrupt:
+            except (Corrupt, NewerFormat):
                 manifest = await self._with_whole_lists(manifest, lacking, damaged)
         if self._is_newer(manifest):
             await self._switch(manifest)
@@ -159,13 +173,14 @@ class ShardPartitions:
         else:
             if self._manifest is manifest:
                 self._manifest = read
+                self._drop_lists(topic_id)
 
     def _is_newer(self, manifest: ShardManifest) -> bool:
         return self._manifest is None or manifest.version > self._manifest.version
 
     def _lacking_lists(self, manifest: ShardManifest) -> set[str]:
-        """The loaded topics whose lists have to be read."""
-        return {topic_id for topic_id in {place.topic_id for place in self._states} if lacks_list(manifest, topic_id)}
+        """The loaded topics whose lists have to be read, because they are new."""
+        return {state.topic_partition.topic_id for state in self if state.view.needs_list(manifest)}
 
     async def _with_whole_lists(
         self, manifest: ShardManifest, topic_ids: Iterable[str], damaged: set[str]
@@ -174,7 +189,7 @@ class ShardPartitions:
         for topic_id in topic_ids:
             try:
                 manifest = await self.log.with_lists(manifest, (topic_id,))
-            except Corrupt as error:
+            except (Corrupt, NewerFormat) as error:
                 damaged.add(topic_id)
                 _log.error(
                     "partitions of shard %d do not follow version %d: %s", self.wal.shard, manifest.version, error
@@ -188,23 +203,48 @@ class ShardPartitions:
         for state in self:
             await self._turns.take()
             self._show(state, manifest)
+        self._drop_lists()
 
     def _show(self, state: PartitionState, manifest: ShardManifest) -> None:
         """Switch one partition to `manifest`, unless it shows a newer version already."""
-        if manifest.version <= state.view.version or lacks_list(manifest, state.topic_partition.topic_id):
+        if manifest.version < state.view.version or state.view.needs_list(manifest):
             return
-        view = view_of(manifest, state.topic_partition)
-        if view.cold_end > state.high_watermark:
+        view = state.view.in_version(manifest)
+        if view.version == state.view.version:
+            state.view = state.view if view.segments is None else view
+        elif view.cold_end > state.high_watermark:
             reason = (
                 f"partition {view.place.partition} of {state.topic!r} is archived up to offset {view.cold_end}, and "
                 f"this broker's log ends at offset {state.high_watermark}"
             )
             self.on_overtaken(reason)
             raise Fenced(f"another broker leads shard {self.wal.shard}: {reason}")
-        if view.cold_end < state.cold_end:
+        elif view.cold_end < state.cold_end:
             state.set_deleted()  # a cold end never moves back, so the topic has left the shard
         else:
             state.apply(view)
+
+    def _drop_lists(self, just_read: str = "") -> None:
+        """Keep `LISTS_BYTES` of lists in memory, and the one of the topic `just_read`. Those that were read longest ago
+        go first; a reader reads them again (`read_list`)."""
+        assert self._manifest is not None
+        topics = self._manifest.topics
+        sizes = {topic_id: topic.stored.size_bytes for topic_id, topic in topics.items() if topic.stored and topic.base}
+        known = [topic_id for topic_id in self._listed if topic_id in sizes and topic_id != just_read]
+        self._listed = [*(sizes.keys() - {*known, just_read}), *known, *([just_read] if just_read else [])]
+        over_bytes = sum(sizes.values()) - LISTS_BYTES
+        dropped: dict[str, TopicState] = {}
+        while over_bytes > 0 and self._listed[0] != just_read:
+            topic_id = self._listed.pop(0)
+            dropped[topic_id] = structs.replace(topics[topic_id], base=None)
+            over_bytes -= sizes[topic_id]
+        if not dropped:
+            return
+        self._manifest = structs.replace(self._manifest, topics={**topics, **dropped})
+        for state in self:
+            topic = dropped.get(state.topic_partition.topic_id)
+            if topic and topic.list_key == state.view.list_key:
+                state.view = structs.replace(state.view, segments=None)
 
     def _drop_archived(self, floor: int) -> None:
         """Forget the records of unloaded partitions in entries below `floor`: they are in segments."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.shard.debt_brake import HeldLog
 from tidelog.services.broker.shard.hot_tail import HotTail
 from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.broker.shard.led_shard import LedShard
@@ -96,8 +97,12 @@ class ShardSet:
         return tuple(self._led[shard] for shard in sorted(self._led))
 
     def debt_bytes(self) -> int:
-        """Stored bytes of the WAL entries of led shards that are not archived."""
-        return sum(led.leader.extent.bytes for led in self._led.values() if led.serving)
+        """Stored bytes of the WAL entries that are not archived, of led shards that no damage holds."""
+        return sum(led.leader.extent.bytes for led in self._led.values() if led.serving and not led.fault)
+
+    def held_logs(self) -> Mapping[int, HeldLog]:
+        """The logs of led shards that damage holds, by shard."""
+        return {shard: held for shard, led in self._led.items() if led.serving and (held := led.held_log)}
 
     @property
     def producers_wait(self) -> bool:

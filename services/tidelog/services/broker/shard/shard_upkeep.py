@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic, upkeep_rules
-from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.upkeep_schedule import UpkeepSchedule
-from tidelog.services.broker.telemetry.damages import Damages
+from tidelog.services.broker.telemetry.damages import Damages, damage_of
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.runtime import Clock
@@ -131,7 +130,7 @@ class ShardUpkeep:
             return
         try:
             manifest = await self._log.with_lists(await self._log.newest(), [topic_id])
-        except Corrupt as fault:
+        except (Corrupt, NewerFormat) as fault:
             self._set_damaged(topic, fault)
             return
         self.adopt(manifest)
@@ -153,7 +152,7 @@ class ShardUpkeep:
             return
         try:
             step = await self._upkeep.step(self._place(topic), self._log, upkeep_rules(topic.config))
-        except Corrupt as fault:
+        except (Corrupt, NewerFormat) as fault:
             self._set_damaged(topic, fault)
             return
         self._damages.replace(self._finder(topic_id), ())
@@ -167,9 +166,9 @@ class ShardUpkeep:
         finder = f"collection of garbage of shard {self.shard}"
         try:
             appended = await self._collector.run(self._log)
-        except Corrupt as fault:
+        except (Corrupt, NewerFormat) as fault:
             effect = f"Some garbage of shard {self.shard} is not deleted"
-            self._damages.replace(finder, [Damage(fault.name, fault.reason, effect, self.shard)])
+            self._damages.replace(finder, [damage_of(fault, effect, self.shard)])
             return
         self._damages.replace(finder, ())
         if appended:
@@ -204,7 +203,7 @@ class ShardUpkeep:
         topic, state = self._catalog.with_id(topic_id), self._state_of(topic_id)
         if topic is None or state is None:
             self._forget(topic_id)
-        elif state.base is None:
+        elif state.lacks_list:
             self._schedule.set_unknown(topic_id)
         elif self._manifest:
             self._schedule_by(topic, self._manifest)
@@ -214,10 +213,10 @@ class ShardUpkeep:
             in_shard = TopicInShard(self._place(topic), manifest)
             self._schedule.set(topic.topic_id, self._upkeep.due_at_ms(in_shard, upkeep_rules(topic.config)))
 
-    def _set_damaged(self, topic: Topic, fault: Corrupt) -> None:
-        """Upkeep found a damaged object: retry the topic later, and continue with the others."""
+    def _set_damaged(self, topic: Topic, fault: Corrupt | NewerFormat) -> None:
+        """Upkeep found an object that it cannot read: retry the topic later, and continue with the others."""
         self._schedule.set(topic.topic_id, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
-        damage = Damage(fault.name, fault.reason, "Upkeep skips the topic", self.shard, topic.name)
+        damage = damage_of(fault, "Upkeep skips the topic", self.shard, topic.name)
         self._damages.replace(self._finder(topic.topic_id), [damage])
 
     def _forget(self, topic_id: str) -> None:

@@ -1,8 +1,8 @@
 """Counts how much of a shard's WAL lies in the bucket, for the archive loop and for metrics.
 
 Entries from `archived_to` on are not archived yet: they are the **debt** of the archive. Entries below it wait for
-their deletion: until the floor has passed them, which damage may delay, and then for the grace. A header does not
-contain sizes per topic, so the bytes of an entry are divided among its topics by their records.
+their deletion: until the floor has passed them, and then for the grace. Damage **holds** the floor below them. A header
+does not contain sizes per topic, so the bytes of an entry are divided among its topics by their records.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ class WalExtent:
     def __init__(self) -> None:
         self._entries: deque[_Entry] = deque()
         self._passed: deque[_Entry] = deque()
+        self._held: deque[_Entry] = deque()
         self._entries_of: Counter[str] = Counter()
         self.floor = 0
         self.archived_to = 0
         self.bytes = 0
         self.passed_bytes = 0
+        self.held_bytes = 0
 
     def __len__(self) -> int:
         """How many entries are not archived yet."""
@@ -70,9 +72,13 @@ class WalExtent:
         while self._entries and self._entries[0].seq < self.archived_to:
             entry = self._entries.popleft()
             self._passed.append(entry)
+            self._held.append(entry)
             self._forget_topics(entry)
             self.bytes -= entry.size_bytes
             self.passed_bytes += entry.size_bytes
+            self.held_bytes += entry.size_bytes
+        while self._held and self._held[0].seq < self.floor:
+            self.held_bytes -= self._held.popleft().size_bytes
 
     def deleted(self, below: int) -> None:
         """The entries below number `below` were deleted."""

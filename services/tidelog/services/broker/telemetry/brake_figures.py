@@ -15,13 +15,16 @@ def pressure(debt_bytes: int, bytes_max: int) -> float:
 
 @dataclass(frozen=True)
 class BrakeFigures:
-    """The debt and its limit now, and the produces that were `delayed` and `refused` since the broker started."""
+    """The debt and its limit now, and the produces that were `delayed` and `refused` since the broker started.
+    `held_bytes`: of the largest log that damage holds, which counts alone."""
 
     debt_bytes: int = 0
     bytes_max: int = 1
     delayed: int = 0
     refused: int = 0
+    held_bytes: int = 0
 
     @property
     def pressure(self) -> float:
-        return pressure(self.debt_bytes, self.bytes_max)
+        """Of the shard whose producers are slowed most."""
+        return pressure(max(self.debt_bytes, self.held_bytes), self.bytes_max)

@@ -37,7 +37,7 @@ def cold_figures(manifest: ShardManifest) -> Mapping[str, ColdFigures]:
 
 def _figures(topic: TopicState) -> ColdFigures:
     totals = topic.totals
-    offsets, records = _clean(topic) if topic.base is not None else (0, 0)
+    offsets, records = (0, 0) if topic.lacks_list else _clean(topic)
     return ColdFigures(
         segments=totals.segments,
         records=totals.records,

@@ -10,14 +10,21 @@ import logging
 from collections.abc import Sequence
 
 from tidelog.services.broker.api.cluster import Damage
+from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.runtime import Clock
 
 REPEAT_S = 600.0
 """The time between two log lines about the same damaged object."""
 
 WHAT_TO_DO = "put the object back from a backup, else see `tidelog bucket repair` (docs/repair.md)"
+WHAT_TO_INSTALL = "nothing is damaged: install the version of Tidelog that wrote the object"
 
 _log = logging.getLogger(__name__)
+
+
+def damage_of(fault: Corrupt | NewerFormat, effect: str, shard: int, topic: str = "", partition: int = -1) -> Damage:
+    """The report that `fault` has this `effect`."""
+    return Damage(fault.name, fault.reason, effect, shard, topic, partition, isinstance(fault, NewerFormat))
 
 
 class Damages:
@@ -55,8 +62,9 @@ class Damages:
         fields = {"object": damage.key, "shard": damage.shard, "topic": damage.topic, "partition": damage.partition}
         where = f"partition {damage.partition} of {damage.topic}" if damage.topic else f"shard {damage.shard}"
         _log.error(
-            "damaged object of %s: %s %s. %s; %s",
-            *(where, damage.key, damage.reason, damage.effect, WHAT_TO_DO),
+            "%s object of %s: %s %s. %s; %s",
+            *("unreadable" if damage.newer else "damaged", where, damage.key, damage.reason, damage.effect),
+            WHAT_TO_INSTALL if damage.newer else WHAT_TO_DO,
             extra={"fields": fields},
         )
 

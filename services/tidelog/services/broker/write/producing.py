@@ -60,7 +60,7 @@ class ProducePath:
 
     async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
         """Append `shares` and answer as `options.acks` says. Raises like `api.Broker.produce`."""
-        await self._brake.delay()
+        await self._brake.delay({topic.shards[share.partition] for share in shares})
         await self._load(topic, shares)
         targets = [await self._target(topic, share) for share in shares]
         for target in targets:
@@ -134,7 +134,7 @@ class ProducePath:
 
     def _append_all(self, targets: Sequence[_Target], options: ProduceOptions) -> list[tuple[_Target, Append, Outcome]]:
         """All shares, or none if it raises `Overloaded`. Must not await."""
-        self._brake.check()
+        self._brake.check({target.leader.shard for target in targets})
         held_bytes = sum(_held_bytes(target.share) for target in targets)
         self._budget.reserve(held_bytes)
         return [self._append(target, options) for target in targets]
