@@ -12,6 +12,7 @@ All methods are pure; columns are never changed.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,9 +92,9 @@ class SegmentList:
             else:
                 raise DoesNotApply(f"{key} is not listed")
         kept = SegmentList(self.stored, frozenset(stored), joined(self.added, frozenset(left), NO_COLUMNS))
-        keys = [segment.key for segment in added]
-        if listed := [key for key in keys if key in kept or keys.count(key) > 1]:
-            raise DoesNotApply(f"{listed[0]} is listed already")
+        for key, times in Counter(segment.key for segment in added).items():
+            if times > 1 or key in kept:
+                raise DoesNotApply(f"{key} is listed already")
         return replace(kept, added=joined(kept.added, frozenset(), columns_of(added)))
 
     def _stored_at(self, key: str) -> int | None:
