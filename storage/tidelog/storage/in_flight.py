@@ -65,12 +65,14 @@ async def each_of(items: Iterable[A], work: Callable[[A], Awaitable[object]], *,
     then the error is raised. Only a cancelled caller cancels them."""
     assert at_once >= 1, at_once
     waiting = deque(items)
+    if not waiting:
+        return
 
     async def turn() -> None:
         while waiting:
             await work(waiting.popleft())
 
-    turns = [asyncio.create_task(turn()) for _ in range(at_once)]
+    turns = [asyncio.create_task(turn()) for _ in range(min(at_once, len(waiting)))]
     try:
         ended, going = await asyncio.wait(turns, return_when=asyncio.FIRST_EXCEPTION)
         waiting.clear()
