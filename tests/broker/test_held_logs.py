@@ -77,7 +77,6 @@ async def test_a_damaged_version_refuses_the_producers_of_its_shard_and_no_other
     store = MemoryObjectStore()
     async with running_broker(
         store,
-        clock=FastClock(100.0),
         shards=2,
         archiver_interval_ms=0,
         archiver_min_bytes=1,
