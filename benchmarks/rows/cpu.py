@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.loads.archiving import Speed
+from benchmarks.loads.result import LoadResult
 from benchmarks.measure import Goal, Row, Side, interleave
 from benchmarks.processes import Failed, run_module
 from benchmarks.rows.archiving import NEVER, OURS
 from benchmarks.rows.produce import prebuilt
 from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 
-RECORDS, MERGED_RECORDS = 4_000_000, 1_000_000
+RECORDS, WARM_RECORDS, MERGED_RECORDS = 4_000_000, 500_000, 1_000_000
 PARTITIONS, BATCH = 4, 5_000
 ARCHIVED_WITHIN_S = 120.0
 UNIT = "CPU s/GB"
@@ -48,16 +49,22 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _cpu_s_per_gb(bench: Bench, settings: dict[str, object], *, archived: bool) -> float:
-    """Of a new broker, from before the load until after it, or until all of it is archived."""
+    """Of a warm broker, from before the load until after it, or until all of it is archived."""
     broker = TidelogBroker(bench.children, f"file:{bench.fresh_folder('cpu') / 'tidelog'}", settings)
     broker.create_topic("t", PARTITIONS)
+
+    def load(records: int) -> LoadResult:
+        result = prebuilt(bench, broker, "events", BATCH, records, "t", PARTITIONS)
+        if archived:
+            _wait_until_archived(broker)
+        return result
+
+    load(bench.scaled(WARM_RECORDS))
     before_s = broker.process.cpu_seconds()
-    load = prebuilt(bench, broker, "events", BATCH, bench.scaled(RECORDS), "t", PARTITIONS)
-    if archived:
-        _wait_until_archived(broker)
+    gb = load(bench.scaled(RECORDS)).gb
     cpu_s = broker.process.cpu_seconds() - before_s
     broker.stop()
-    return cpu_s / load.gb
+    return cpu_s / gb
 
 
 def _wait_until_archived(broker: TidelogBroker) -> None:
