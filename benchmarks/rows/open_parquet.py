@@ -32,7 +32,7 @@ from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
 RECORDS = 3_000_000
 PARTITIONS = 1_000
-REQUEST_RECORDS = 20_000
+REQUEST_RECORDS = 100_000
 PREFIX = "open"
 SETTINGS = {"archiver.interval.ms": 5_000, "archiver.upkeep": "false"}
 ARCHIVED_S_MAX = 300.0
