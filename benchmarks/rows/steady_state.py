@@ -205,15 +205,18 @@ def _own_rows(ours: Steady, seconds: float) -> list[Row]:
 def _debt_row(ours: Steady, seconds: float) -> Row:
     """Means of a minute: between two passes the debt rises and falls by the size of a pass."""
     minute_s = DEBT_SHARE * seconds
-    early, end = (
+    end, early = (
         Side(f"{at_s:.0f} s after the start", ARROW_CLIENT, "GB", [_mean_gb(ours.debts, at_s - minute_s, at_s)])
-        for at_s in (EARLY_SHARE * seconds, ours.end.at_s)
+        for at_s in (ours.debts[-1].at_s, EARLY_SHARE * seconds)
     )
-    return compare("steady-state-debt", *NAMES["steady-state-debt"], end, early)
+    what, goal = NAMES["steady-state-debt"]
+    return Row("steady-state-debt", what, goal, end.median / early.median if early.median else 1.0, [end, early])
 
 
 def _mean_gb(debts: Sequence[Debt], from_s: float, to_s: float) -> float:
-    return mean([debt.gb for debt in debts if from_s <= debt.at_s <= to_s] or [0.0])
+    """Over the samples of that time; of a quick run, the one nearest to its end."""
+    nearest = min(debts, key=lambda debt: abs(debt.at_s - to_s))
+    return mean([debt.gb for debt in debts if from_s <= debt.at_s <= to_s] or [nearest.gb])
 
 
 # ---- Kafka

@@ -28,6 +28,11 @@ def test_a_debt_that_rises_and_falls_with_each_pass_is_compared_by_its_mean() ->
     assert rows_of(replace(STEADY, debts=grown))["steady-state-debt"].measured == pytest.approx(2.0, rel=0.05)
 
 
+def test_a_run_of_few_samples_has_a_debt_too() -> None:
+    few = [Debt(5.0, 0.0, 1.0), Debt(300.0, 1.0, 2.0)]
+    assert rows_of(replace(STEADY, debts=few))["steady-state-debt"].measured == 1.0
+
+
 def test_cpu_is_counted_from_before_the_load_until_the_broker_is_at_rest() -> None:
     assert rows_of(STEADY)["steady-state-cpu"].measured == 5.0
 
