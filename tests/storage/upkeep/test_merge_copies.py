@@ -42,7 +42,7 @@ from tidelog.storage.upkeep import run_rewrite
 from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL
 
-LARGE = pa.concat_tables([record_table([at], [(b"k%d" % (at % 7), b"%d" % at * 400, None)]) for at in range(700)])
+LARGE = pa.concat_tables([record_table([at], [(b"k%d" % (at % 7), b"%04d" % at * 400, None)]) for at in range(700)])
 """More raw bytes than a row group needs to be copied."""
 
 

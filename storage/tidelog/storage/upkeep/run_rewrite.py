@@ -42,7 +42,7 @@ from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.run_merge import RunMerge, StoredRows
-from tidelog.storage.upkeep.run_writer import RunShape, RunWriter
+from tidelog.storage.upkeep.run_writer import OWN_ROW_GROUP_BYTES, RunShape, RunWriter
 from tidelog.storage.upkeep.segment_input import Reading
 from tidelog.storage.upkeep.segment_writer import RunFacts, joined
 
@@ -53,9 +53,9 @@ PIECE_BYTES_MIN = 64 * 1024
 INPUT_SHARE = 2
 """Where row groups are larger, a merge takes so few runs that one of each takes at most this fraction (one in 2)."""
 OPENED_AT_ONCE = 8
-COPIED_BYTES_MIN = 512 * 1024
-"""A row group of one partition with so many raw bytes is copied: it is large enough for readers. Each of the copies
-costs a reader some 100 microseconds, and takes 600 bytes of the footer."""
+COPIED_BYTES_MIN = OWN_ROW_GROUP_BYTES
+"""A row group of one partition with so many raw bytes is copied: one that is encoded may be as small. Each takes 600
+bytes of the footer, which a reader of a few records fetches whole."""
 
 Rows = pa.Table | StoredRows
 """Decoded rows, or those of a row group."""
