@@ -54,13 +54,16 @@ class RunFacts:
 
 
 class SegmentWriter:
-    """Writes one segment. Always `close` it, finished or not. Not for two threads at once."""
+    """Writes one segment. `copies`: also row groups as they are stored, which costs a millisecond more for each that is
+    encoded. Always `close` it, finished or not. Not for two threads at once."""
 
-    def __init__(self, place: SegmentPlace, flavor: ParquetFlavor, folder: Path) -> None:
+    def __init__(self, place: SegmentPlace, flavor: ParquetFlavor, folder: Path, *, copies: bool = False) -> None:
         self._place = place
         self._flavor = flavor
         self._file = SpillFile(folder)
         self._encoder: ParquetEncoder | RowGroupCopier | None = None
+        if copies:
+            self._encoder = RowGroupCopier(flavor, self._file.write)
         self._spans: list[SegmentSpan] = []
         self._times_ms: list[int] = []
         self.records = 0
@@ -77,22 +80,18 @@ class SegmentWriter:
         if isinstance(row_group, StoredRows):
             groups = [row_group.group]
             self._add([stored_span(row_group.group)], min_timestamp_ms(groups), max_timestamp_ms(groups))
-            encoder = self._encoder = self._encoder or RowGroupCopier(self._flavor, self._file.write)
-            assert isinstance(encoder, RowGroupCopier), "row groups are not copied where there are indexes"
-            encoder.add(row_group.source, row_group.group.index, row_group.data)
+            assert isinstance(self._encoder, RowGroupCopier), "this segment copies row groups"
+            self._encoder.add(row_group.source, row_group.group.index, row_group.data)
             return
         spans = spans_in(row_group)
         if fault := order_fault(spans, row_group):
             raise Invalid(f"records from {spans[0]} on are not those of a segment: {fault}")
         bounds = pc.min_max(row_group["timestamp"].cast(pa.int64()))
         self._add(spans, bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000)
-        self._encoder = self._encoder or self._encoder_for(row_group)
+        if self._encoder is None:
+            sink = pa.PythonFile(cast(io.IOBase, self._file), mode="w")
+            self._encoder = ParquetEncoder(self._flavor, row_group, sink)
         self._encoder.write(row_group)
-
-    def _encoder_for(self, first: pa.Table) -> ParquetEncoder | RowGroupCopier:
-        if self._flavor.has_index:
-            return ParquetEncoder(self._flavor, first, pa.PythonFile(cast(io.IOBase, self._file), mode="w"))
-        return RowGroupCopier(self._flavor, self._file.write)
 
     def _add(self, spans: Sequence[SegmentSpan], min_ms: int, max_ms: int) -> None:
         if self._spans and not _follows(self._spans[-1], spans[0]):
