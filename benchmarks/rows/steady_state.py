@@ -216,7 +216,7 @@ def _debt_row(ours: Steady, seconds: float) -> Row:
 def _mean_gb(debts: Sequence[Debt], from_s: float, to_s: float) -> float:
     """Over the samples of that time; of a quick run, the one nearest to its end."""
     nearest = min(debts, key=lambda debt: abs(debt.at_s - to_s))
-    return mean([debt.gb for debt in debts if from_s <= debt.at_s <= to_s] or [nearest.gb])
+    return mean([debt.gb for debt in debts if from_s < debt.at_s <= to_s] or [nearest.gb])
 
 
 # ---- Kafka
