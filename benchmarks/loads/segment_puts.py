@@ -20,7 +20,7 @@ from tidelog.storage.stores.opening import open_store
 
 async def count(store: ObjectStore) -> dict[str, int]:
     found = Counter({"archive": 0, "merge": 0, "merges": 0})
-    async for shard in shards_in(store):
+    for shard in await shards_in(store):
         log = ShardLog(store, shard, Runtime())
         async for version in log.versions():
             recorded = (await log.read(version)).recorded

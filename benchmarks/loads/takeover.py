@@ -88,7 +88,8 @@ async def write_log(
         for number in range(count):
             turns = range(number * spans, (number + 1) * spans)
             found = sorted((turn % len(places), archived + turn // len(places)) for turn in turns)
-            header = writer.next_header(spans=tuple(Span(places[at], offset, 1, 0) for at, offset in found))
+            held = tuple(Span(places[at], offset, 1, row) for row, (at, offset) in enumerate(found))
+            header = writer.next_header(spans=held)
             body = wal.codec.encode(header, records_of([(places[at].partition, offset) for at, offset in found]))
             await writer.commit(PreparedEntry(header, body))
             keeper.committed(IndexedEntry(header, memoryview(body).nbytes))
