@@ -151,10 +151,10 @@ class PartFetches:
         self, opened: dict[int, _Open], answers: dict[int, FetchedPart], limits: FetchLimits, *, leave_cold: bool
     ) -> None:
         shared = SharedLimits(limits)
-        waiting = list(opened.items())
-        while waiting:
-            wave = _next_wave(waiting, shared)
-            waiting = waiting[len(wave) :]
+        parts, first = list(opened.items()), 0
+        while first < len(parts):
+            wave = _next_wave(parts, first, shared)
+            first += len(wave)
             for place, answer in await self._read_wave(wave, shared, leave_cold=leave_cold):
                 answers[place] = shared.take(answer)
 
@@ -184,10 +184,10 @@ class PartFetches:
         return opened.answer(read)
 
 
-def _next_wave(waiting: Sequence[tuple[int, _Open]], shared: SharedLimits) -> Sequence[tuple[int, _Open]]:
-    """The next partition; if it is cold, those that follow it as long as they are cold, too."""
-    count = 1
-    if waiting[0][1].cold:
-        while count < min(len(waiting), shared.readers_max) and waiting[count][1].cold:
-            count += 1
-    return waiting[:count]
+def _next_wave(parts: Sequence[tuple[int, _Open]], first: int, shared: SharedLimits) -> Sequence[tuple[int, _Open]]:
+    """The partition at `first`; if it is cold, those that follow it as long as they are cold, too."""
+    end = first + 1
+    if parts[first][1].cold:
+        while end < min(len(parts), first + shared.readers_max) and parts[end][1].cold:
+            end += 1
+    return parts[first:end]
