@@ -20,16 +20,14 @@ All bytes have passed their checksum before (`parquet_format`).
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.storage.parquet.parquet_format import MAGIC
-from tidelog.storage.parquet.sparse_file import SparseFile
 from tidelog.storage.parquet.thrift_compact import (
     I32,
     I64,
@@ -91,15 +89,15 @@ def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) ->
 
 
 def decode_values(pages: Sequence[ColumnPage], data: memoryview) -> pa.ChunkedArray[Any]:
-    """The values in `pages`, which are consecutive in `data`. Raises what pyarrow's reader raises."""
+    """The values in `pages`, which are consecutive in `data`, and not at its beginning: other columns come before them.
+    The bytes have passed the checksum of their row group. Raises what pyarrow's reader raises."""
     first, last = pages[0], pages[-1]
-    stored = data[first.start : last.end]
     rows = last.next_row - first.first_row
-    base = first.start + len(MAGIC)  # not 0, which the reader takes for "no offset"
-    footer = _footer(base, len(stored), sum(page.raw_bytes for page in pages), rows)
+    footer = _footer(1, last.end - first.start, sum(page.raw_bytes for page in pages), rows)
     metadata = pq.read_metadata(pa.BufferReader(footer))
-    source = pa.PythonFile(cast(io.IOBase, SparseFile(stored, base, base + len(stored) + len(footer))), mode="r")
-    with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
+    # The pages begin at 1, since the reader takes 0 for "no offset". A file object in Python would wait for the GIL.
+    source = pa.BufferReader(pa.py_buffer(data[first.start - 1 : last.end]))
+    with pq.ParquetFile(source, metadata=metadata, pre_buffer=False) as file:
         return file.read(use_threads=False).column(0)
 
 
