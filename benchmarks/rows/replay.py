@@ -22,7 +22,7 @@ from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
 RECORDS = 3_000_000
 GOAL = Goal("0.7 x the MB/s of pyarrow reading the same files", 0.7)
-CONSUMER = "tidelog.client Consumer, Arrow over HTTP: sums the bytes of values"
+CONSUMER = "tidelog.client Consumer over HTTP, decodes stored row groups: sums the bytes of values"
 PYARROW = "pyarrow dataset.to_batches over the same segments: sums the bytes of values"
 ARCHIVES = {"archiver.interval.ms": 500, "archiver.upkeep": "false"}
 QUIET = {"archiver.interval.ms": 86_400_000, "archiver.upkeep": "false"}

@@ -28,7 +28,7 @@ NAME, WHAT = (
     "replay-beside-kafka",
     "replay of four partitions of JSON events of 376 bytes, local store, default settings",
 )
-CONSUMER = "tidelog.client Consumer, Arrow over HTTP: sums the bytes of values"
+CONSUMER = "tidelog.client Consumer over HTTP, decodes stored row groups: sums the bytes of values"
 
 
 @dataclass(frozen=True)
