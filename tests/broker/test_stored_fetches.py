@@ -77,6 +77,24 @@ async def test_partitions_that_do_not_fit_are_left_for_the_next_fetch() -> None:
             assert answer.next_offset == len(offsets)
 
 
+async def test_many_partitions_come_as_row_groups_and_none_in_small_pieces() -> None:
+    """More partitions than row groups fit into an answer: those that do not fit come first in the next fetch."""
+    async with running_broker(MemoryObjectStore()) as broker:
+        await fill(broker, 6)
+        limits = FetchLimits(1_000_000, 3 * COUNT * (SIZE + 50), stored=True)
+        at = dict.fromkeys(range(6), 0)
+        for _ in range(6):
+            answers = await fetch(broker, at, limits)
+            found = {answer.part.partition: read(answer) for answer in answers}
+            assert all(is_stored for offsets, is_stored in found.values() if offsets)
+            done = {number for number, (offsets, _) in found.items() if offsets == list(range(COUNT))}
+            assert done
+            at = {number: offset for number, offset in at.items() if number not in done}
+            if not at:
+                return
+    raise AssertionError(f"partitions {sorted(at)} were not read")
+
+
 async def test_a_broker_that_does_not_lead_hands_out_what_it_reads_from_the_bucket() -> None:
     async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]

@@ -15,10 +15,12 @@ from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.segments.segment_reader import SegmentReader
+from tidelog.storage.segments.span_groups import GroupBounds
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 GROUPS, GROUP, SIZE = 6, 10, 1_000
-ONE_GROUP = {"bytes_max": GROUP * (SIZE + 100), "records_max": GROUP}
+ONE_GROUP = GroupBounds(GROUP * (SIZE + 100), GROUP)
+THREE_GROUPS = GroupBounds(3 * ONE_GROUP.bytes_max, 3 * GROUP)
 STORED_BYTES = GROUP * SIZE * 5 // 4
 """A little more than a row group takes as stored."""
 
@@ -61,15 +63,15 @@ class Scene:
         self.store.ranges = 0
         return self
 
-    async def read(self, offset: int, **bounds: int) -> int:
+    async def read(self, offset: int, bounds: GroupBounds = ONE_GROUP) -> int:
         """The offset after the row groups that a read returns."""
-        found = await self.pieces.read(self.found, offset, **{**ONE_GROUP, **bounds})
+        found = await self.pieces.read(self.found, offset, bounds)
         assert found is not None
         assert found.offset == offset
         return found.next_offset
 
     def ahead(self, offset: int) -> None:
-        self.pieces.read_ahead(self.found, offset, **ONE_GROUP)
+        self.pieces.read_ahead(self.found, offset, ONE_GROUP)
 
 
 async def test_what_was_read_ahead_is_not_read_again() -> None:
@@ -96,10 +98,10 @@ async def test_a_read_joins_one_that_is_under_way() -> None:
 
 async def test_smaller_bounds_than_those_of_the_read_ahead_hold() -> None:
     scene = await Scene().ready()
-    scene.pieces.read_ahead(scene.found, 0, 3 * ONE_GROUP["bytes_max"], 3 * GROUP)
+    scene.pieces.read_ahead(scene.found, 0, THREE_GROUPS)
     assert await scene.read(0) == GROUP
-    scene.pieces.read_ahead(scene.found, 0, 3 * ONE_GROUP["bytes_max"], 3 * GROUP)
-    assert await scene.read(0, records_max=5 * GROUP) == GROUP
+    scene.pieces.read_ahead(scene.found, 0, THREE_GROUPS)
+    assert await scene.read(0, GroupBounds(ONE_GROUP.bytes_max, 5 * GROUP)) == GROUP
 
 
 async def test_the_longest_waiting_makes_room() -> None:

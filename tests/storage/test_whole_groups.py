@@ -13,6 +13,7 @@ from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.segments.segment_slice import WholeGroups
+from tidelog.storage.segments.span_groups import GroupBounds
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
@@ -46,7 +47,7 @@ class Scene:
         return self
 
     async def whole(self, offset: int, partition: int = 4, **bounds: int) -> WholeGroups | None:
-        return await self.reader.read_whole(self.found(partition), offset, **{**ALL, **bounds})
+        return await self.reader.read_whole(self.found(partition), offset, GroupBounds(**{**ALL, **bounds}))
 
 
 async def read(offset: int, partition: int = 4, **bounds: int) -> WholeGroups | None:
@@ -72,6 +73,7 @@ async def test_their_bounds_hold_for_all_their_rows() -> None:
     assert await read(149, records_max=49) is None
     assert numbers(await read(100, bytes_max=3 * GROUP * (SIZE + 100))) == [0, 1, 2]
     assert await read(100, bytes_max=GROUP * SIZE - 1) is None
+    assert numbers(await read(100, bytes_max=GROUP * SIZE - 1, first_bytes_max=GROUP * (SIZE + 100))) == [0]
 
 
 async def test_a_row_group_with_other_partitions_is_not_handed_out() -> None:

@@ -43,6 +43,7 @@ from tidelog.storage.segments.segment_slice import (
 )
 from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.span_groups import (
+    GroupBounds,
     SpanGroup,
     decoded_bytes,
     groups_since,
@@ -96,13 +97,11 @@ class SegmentReader:
             first_group = groups[-1].group.index + 1  # compaction removed the records from `offset` on in this one
         return RECORD_SCHEMA.empty_table()
 
-    async def read_whole(
-        self, found: FoundSpan, offset: int, *, bytes_max: int, records_max: int
-    ) -> WholeGroups | None:
+    async def read_whole(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> WholeGroups | None:
         """The row groups with the records of the span from `offset` on, as they are stored and checked, as long as they
-        belong to the span alone and are within the bounds. None if not even the first one does."""
+        belong to the span alone and are within `bounds`. None if not even the first one does."""
         tail = await self._tail(found.segment)
-        groups = plan_whole_groups(tail.footer, found, offset, bytes_max, records_max)
+        groups = plan_whole_groups(tail.footer, found, offset, bounds)
         if not groups:
             return None
         stored = await self._stored(tail, groups, keep=False)
@@ -110,11 +109,11 @@ class SegmentReader:
         await asyncio.to_thread(whole.check, found.span.partition)
         return whole
 
-    def whole_bytes(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> int:
+    def whole_bytes(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> int:
         """The stored bytes that `read_whole` returns; 0 if there are none, or the footer is not cached."""
         if (footer := self.footers.get(found.segment.key)) is None:
             return 0
-        groups = plan_whole_groups(footer, found, offset, bytes_max, records_max)
+        groups = plan_whole_groups(footer, found, offset, bounds)
         return groups[-1].group.end - groups[0].group.start if groups else 0
 
     def end_of_read(self, found: FoundSpan, offset: int, *, bytes_max: int) -> int | None:

@@ -22,7 +22,7 @@ from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decod
 from tidelog.storage.parquet.parquet_format import Footer, check_groups, decode_rows, parsing
 from tidelog.storage.parquet.row_group_extract import ExtractedGroups
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
-from tidelog.storage.segments.span_groups import SpanGroup
+from tidelog.storage.segments.span_groups import GroupBounds, SpanGroup
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, partition_bounds
 
 _OFTEN_ABSENT = ("key", "headers")
@@ -89,6 +89,9 @@ class WholeGroups:
         first, *others = self.groups
         wanted = min(first.rows, first.last_offset - max(self.offset, first.base_offset) + 1)
         return wanted + sum(each.rows for each in others)
+
+    def is_within(self, bounds: GroupBounds) -> bool:
+        return bounds.hold(len(self.groups), self.raw_bytes, self.rows)
 
     def check(self, partition: int) -> None:
         """Compare every byte with its checksum, and the partition with the statistics. Raises `Corrupt`."""

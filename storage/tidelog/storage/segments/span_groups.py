@@ -78,20 +78,33 @@ def plan_groups(
     return tuple(taken)
 
 
-def plan_whole_groups(
-    footer: Footer, found: FoundSpan, offset: int, bytes_max: int, records_max: int
-) -> tuple[SpanGroup, ...]:
+@dataclass(frozen=True)
+class GroupBounds:
+    """Bounds of whole row groups: their raw bytes and records together, and the raw bytes of the first one, which
+    cannot be cut, if that is more."""
+
+    bytes_max: int
+    records_max: int
+    first_bytes_max: int = 0
+
+    def hold(self, groups: int, raw_bytes: int, records: int) -> bool:
+        """Whether so many row groups with so many bytes and records are within the bounds."""
+        bytes_max = max(self.bytes_max, self.first_bytes_max) if groups == 1 else self.bytes_max
+        return raw_bytes <= bytes_max and records <= self.records_max
+
+
+def plan_whole_groups(footer: Footer, found: FoundSpan, offset: int, bounds: GroupBounds) -> tuple[SpanGroup, ...]:
     """The row group that holds `offset` or the record after it, and the following ones, as long as they belong to the
-    span alone and all rows of all of them are within `bytes_max` raw bytes and `records_max` records. None if the
-    segment has other columns than ours, which nobody asked for."""
+    span alone and all rows of all of them are within `bounds`. None if the segment has other columns than ours, which
+    nobody asked for."""
     taken: list[SpanGroup] = []
     raw_bytes = records = 0
-    for each in span_groups(footer, found):
+    for each in span_groups(footer, found) if footer.has_only_ours else ():
         if each.last_offset < offset:
             continue
         raw_bytes += decoded_bytes(each, found)
         records += each.rows
-        if each.shared or raw_bytes > bytes_max or records > records_max or not footer.has_only_ours:
+        if each.shared or not bounds.hold(len(taken) + 1, raw_bytes, records):
             break
         taken.append(each)
     return tuple(taken)

@@ -39,13 +39,15 @@ class FetchLimits:
     """At least one record is returned if there is one, however large. `max_records` 0, in a fetch of many partitions:
     none, only the offsets of positions and the ends. `wait_ms`: how long to wait for the first record. Not `fresh`:
     without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold records may come
-    as stored row groups, which the caller decodes."""
+    as stored row groups, which the caller decodes; the
+    first one may have `first_bytes`, if that is more than `max_bytes`."""
 
     max_records: int
     max_bytes: int
     wait_ms: int = 0
     fresh: bool = True
     stored: bool = False
+    first_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class _PartsRead:
             part = self._looked_up(place) if surely else self._parts[place]
             self._answers[place] = self._unread_cold(place, part)
         waiting = [place for place in places if not self._answers[place].error]
-        while waiting and not shared.reached:
+        while waiting and not (shared.reached or shared.lacks_room):
             wave, waiting = waiting[: shared.readers_max], waiting[shared.readers_max :]
             reads = (self._read_one_cold(place, shared, len(wave), surely=surely) for place in wave)
             for place, answer in zip(wave, await asyncio.gather(*reads), strict=True):

@@ -171,7 +171,7 @@ class PartFetches:
         part, state = opened.part, opened.state
         try:
             state.check_readable(part.begin)
-            if opened.at_end or shared.reached:
+            if opened.at_end or shared.reached or (opened.cold and shared.lacks_room):
                 return opened.unread()
             if leave_cold and opened.cold:
                 return FetchedPart(part, None, cold=True)

@@ -38,6 +38,7 @@ from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import SegmentSpan
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.segments.segment_slice import WholeGroups
+from tidelog.storage.segments.span_groups import GroupBounds
 from tidelog.storage.wal.wal import Wal
 
 ENDS_MAX = 10_000
@@ -178,7 +179,7 @@ class PartitionReader:
             if (found := state.cold_span(offset)) is None:
                 return None
             try:
-                stored = await self._stored.read(found, offset, limits.max_bytes, limits.max_records)
+                stored = await self._stored.read(found, offset, _bounds(limits))
             except NotFound as missing:
                 await self._expect_moved(partitions, state, found, missing)
             except Corrupt as fault:
@@ -194,7 +195,7 @@ class PartitionReader:
         replayed = (state.topic_partition, stored.offset) in self._fetch_ends
         self._fetch_ends[state.topic_partition, stored.next_offset] = None
         if replayed and (found := state.cold_span(stored.next_offset)):
-            self._stored.read_ahead(found, stored.next_offset, limits.max_bytes, limits.max_records)
+            self._stored.read_ahead(found, stored.next_offset, _bounds(limits))
 
     async def _read_segment(
         self,
@@ -293,6 +294,10 @@ class PartitionReader:
         if records is None:
             raise Unavailable(f"records from offset {span.base_offset} on were archived during the search. Retry")
         return records.slice(span.first_row, span.count)
+
+
+def _bounds(limits: FetchLimits) -> GroupBounds:
+    return GroupBounds(limits.max_bytes, limits.max_records, limits.first_bytes)
 
 
 def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | None:

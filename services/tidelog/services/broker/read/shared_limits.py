@@ -7,12 +7,16 @@ from dataclasses import replace
 
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.shard.record_columns import payload_bytes_total
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 
 READS_AT_ONCE = 4
 """Cold partitions that one fetch reads at the same time."""
 SHARE_BYTES_MIN = 1 << 18
 """Several partitions are read at the same time only if each may have so many bytes, so that none is read for
 nothing."""
+
+FIRST_GROUP_SHARES = 2
+"""A stored row group may have so many shares of the bytes, because it cannot be cut; what does not fit is left out."""
 
 
 class SharedLimits:
@@ -23,6 +27,7 @@ class SharedLimits:
         self._fresh, self.stored = limits.fresh, limits.stored
         self.records_left = limits.max_records
         self.bytes_left = limits.max_bytes
+        self._group_bytes = max(SHARE_BYTES_MIN, min(ROW_GROUP_RAW_BYTES, limits.max_bytes // 2))
         self._first_fits = limits.max_records > 0
 
     @property
@@ -30,17 +35,26 @@ class SharedLimits:
         return not self._first_fits and (self.records_left <= 0 or self.bytes_left <= 0)
 
     @property
+    def lacks_room(self) -> bool:
+        """Whether a row group probably does not fit any more. Then a cold partition is left for the next fetch, which
+        begins with it; otherwise it would get a small piece, and the next fetch would begin within a row group."""
+        return self.stored and not self._first_fits and self.bytes_left < self._group_bytes
+
+    @property
     def readers_max(self) -> int:
         """How many partitions may be read at the same time now."""
-        return max(1, min(READS_AT_ONCE, self.records_left, self.bytes_left // SHARE_BYTES_MIN))
+        share_min = self._group_bytes if self.stored else SHARE_BYTES_MIN
+        return max(1, min(READS_AT_ONCE, self.records_left, self.bytes_left // share_min))
 
     def of(self, part: FetchPart, readers: int = 1) -> FetchLimits:
         """The limits for `part`, which is read at the same time as `readers` - 1 others."""
+        share_bytes = self.bytes_left // readers
         return FetchLimits(
             max(1, self.records_left // readers),
-            max(1, min(part.max_bytes, self.bytes_left // readers)),
+            max(1, min(part.max_bytes, share_bytes)),
             fresh=self._fresh,
             stored=self.stored,
+            first_bytes=min(part.max_bytes, self.bytes_left, share_bytes * FIRST_GROUP_SHARES),
         )
 
     def take(self, answer: FetchedPart) -> FetchedPart:

@@ -16,6 +16,7 @@ from tidelog.storage.errors import TidelogError
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.segments.segment_slice import WholeGroups
+from tidelog.storage.segments.span_groups import GroupBounds
 
 _log = logging.getLogger(__name__)
 
@@ -39,23 +40,23 @@ class StoredPieces:
         self._ahead: OrderedDict[_Place, _Ahead] = OrderedDict()
         self._ahead_bytes = 0
 
-    async def read(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> WholeGroups | None:
+    async def read(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> WholeGroups | None:
         """See `SegmentReader.read_whole`. Raises `NotFound`, `Unavailable`, `Corrupt`."""
         if ahead := self._taken(_place(found, offset)):
             groups = await ahead.reading
-            if groups and groups.raw_bytes <= bytes_max and groups.rows <= records_max:
+            if groups and groups.is_within(bounds):
                 return groups
-        return await self._read(found, offset, bytes_max, records_max)
+        return await self._read(found, offset, bounds)
 
-    def read_ahead(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> None:
+    def read_ahead(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> None:
         """Start to read what the next `read` will want, unless its size is not known or all parallel reads are in
         use."""
-        stored_bytes, place = self._reader.whole_bytes(found, offset, bytes_max, records_max), _place(found, offset)
+        stored_bytes, place = self._reader.whole_bytes(found, offset, bounds), _place(found, offset)
         if not 0 < stored_bytes <= self._bytes_max or place in self._ahead or self._reads.locked():
             return
         while self._ahead_bytes + stored_bytes > self._bytes_max:
             self._drop(next(iter(self._ahead)))
-        reading = asyncio.create_task(self._try_to_read(found, offset, bytes_max, records_max))
+        reading = asyncio.create_task(self._try_to_read(found, offset, bounds))
         self._ahead[place] = _Ahead(reading, stored_bytes)
         self._ahead_bytes += stored_bytes
 
@@ -69,16 +70,16 @@ class StoredPieces:
         if ahead := self._taken(place):
             ahead.reading.cancel()
 
-    async def _try_to_read(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> WholeGroups | None:
+    async def _try_to_read(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> WholeGroups | None:
         try:
-            return await self._read(found, offset, bytes_max, records_max)
+            return await self._read(found, offset, bounds)
         except TidelogError as error:
             _log.debug("cannot read ahead in %s; the fetch that needs it retries: %s", found.segment.key, error)
             return None
 
-    async def _read(self, found: FoundSpan, offset: int, bytes_max: int, records_max: int) -> WholeGroups | None:
+    async def _read(self, found: FoundSpan, offset: int, bounds: GroupBounds) -> WholeGroups | None:
         async with self._reads:
-            return await self._reader.read_whole(found, offset, bytes_max=bytes_max, records_max=records_max)
+            return await self._reader.read_whole(found, offset, bounds)
 
 
 def _place(found: FoundSpan, offset: int) -> _Place:
