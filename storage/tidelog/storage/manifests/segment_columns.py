@@ -82,12 +82,12 @@ class SegmentColumns(msgspec.Struct, frozen=True, eq=False, array_like=True, dic
     @cached_property
     def lengths(self) -> Ints:
         """How many spans each segment has."""
-        return np.diff(self.span_ends, prepend=0)
+        return self.span_ends - self.span_starts
 
     @cached_property
     def span_starts(self) -> Ints:
         """The place of the first span of each segment."""
-        return self.span_ends - self.lengths
+        return np.concatenate((np.zeros(1, np.int64), self.span_ends))[:-1]
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -186,6 +186,8 @@ def joined(one: SegmentColumns, removed: frozenset[int], two: SegmentColumns) ->
     numbers = {name: np.concatenate((getattr(one, name), getattr(two, name))) for name in (*OF_SEGMENTS, *OF_SPANS)}
     ends = np.concatenate((one.span_ends, two.span_ends + len(one.partition)))
     both = SegmentColumns([*one.keys, *two.keys], [*one.sha256, *two.sha256], span_ends=ends, **numbers)
+    if not removed and len(two) == 1 and (not len(one) or one.run[-1] < two.run[0]):
+        return both  # a pass adds one segment after all others
     starts = both.span_starts
     order = np.lexsort((both.base_offset[starts], both.partition[starts], both.run))
     stays = np.ones(len(both), np.bool_)
