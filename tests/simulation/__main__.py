@@ -1,4 +1,4 @@
-"""Repeat a seed of the simulation: ``python -m tests.simulation --seed N [--trace] [--mutation NAME] [--parquet]``.
+"""Repeat a seed of the simulation: ``python -m tests.simulation --seed N [--trace] [--mutation NAME]``.
 
 Without ``--trace`` it prints how often each event happened; with it, every request, transition, stall and crash in
 order. ``--count N`` runs N seeds from the first one on and prints those that fail. The exit code is 1 if a seed broke
@@ -13,20 +13,15 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.parquet_rows import parquet_rows
 from tests.simulation.weather import WEATHERS
 from tests.simulation.world import Cast, Outcome, World
-
-from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 
 def main() -> int:
     options = _parser().parse_args()
-    cast = MUTATIONS[options.mutation] if options.mutation else Cast()
+    cast = MUTATIONS[options.mutation].cast if options.mutation else Cast()
     if options.weather:
         cast = replace(cast, weather=WEATHERS[options.weather])
-    if options.parquet:
-        cast = replace(cast, codec=ParquetWalCodec, rows=parquet_rows)
     broken, seen = 0, Counter[str]()
     for seed in range(options.seed, options.seed + options.count):
         outcome = World(seed, cast, traced=options.trace).run()
@@ -45,7 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="a wrong version of the protocol")
     parser.add_argument("--weather", choices=sorted(WEATHERS), help="other than the seed draws it")
-    parser.add_argument("--parquet", action="store_true", help="with the real codec")
     return parser
 
 

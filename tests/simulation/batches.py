@@ -1,4 +1,4 @@
-"""The records of a simulation: batches of idempotent producers, identified by producer and sequence."""
+"""The records of a simulation: batches of idempotent producers. The value of each record names its batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
-TOPIC_ID = "t"
+PARTITIONS = 3
+TOPICS = {"t": "first", "u": "second"}
+"""The names of the topics, by id."""
+
+
+def topic_id_of(partition: int) -> str:
+    """The topic of a partition. Partitions of different topics have different numbers here."""
+    return "t" if partition < 2 else "u"
 
 
 @dataclass(frozen=True, order=True)
@@ -21,7 +28,12 @@ class Batch:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        return TopicPartition(TOPIC_ID, self.partition)
+        return TopicPartition(topic_id_of(self.partition), self.partition)
+
+    @property
+    def value(self) -> bytes:
+        """The value of its records."""
+        return f"{self.producer} {self.sequence}".encode()
 
 
 @dataclass(frozen=True)

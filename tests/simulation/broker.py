@@ -6,16 +6,22 @@ batch that was sent again is appended once (inv. 7), and offsets stay dense (inv
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.batches import Batch, Placed, placed_in
-from tests.simulation.cold import ColdReader
+from tests.simulation.batches import PARTITIONS, TOPICS, Batch, Placed, placed_in, topic_id_of
 from tests.simulation.lease_server import KnownLease
-from tests.simulation.truth import SHARD
+from tests.simulation.parquet_rows import parquet_rows
+from tests.simulation.violation import SHARD
 
-from tidelog.storage.errors import Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.partition_view import view_of
 from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_values import ColdState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal
@@ -34,15 +40,26 @@ ENDS_TOLD_EVERY = 3
 
 @dataclass
 class View:
-    """A leader's knowledge of the log: the next offsets, and the batches in it."""
+    """A leader's knowledge of the log: the next offset of each partition, and the last sequence of each producer."""
 
     offsets: dict[int, int] = field(default_factory=dict)
-    batches: set[Batch] = field(default_factory=set)
+    sequences: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(self, placed: Placed) -> None:
         """Record that `placed` is in the log."""
-        self.offsets[placed.batch.partition] = placed.next_offset
-        self.batches.add(placed.batch)
+        batch = placed.batch
+        self.offsets[batch.partition] = placed.next_offset
+        self.sequences[batch.partition, batch.producer] = batch.sequence
+
+    def add_archived(self, partition: int, state: ColdState) -> None:
+        """Record what the manifest says of a partition."""
+        self.offsets[partition] = state.cold_end
+        for known in state.producers:
+            self.sequences[partition, known.producer_id] = known.first_sequence
+
+    def has(self, batch: Batch) -> bool:
+        """Whether `batch` is in the log."""
+        return self.sequences.get((batch.partition, batch.producer), -1) >= batch.sequence
 
     def place(self, batch: Batch, after: tuple[Placed, ...] = ()) -> Placed:
         """The place of `batch`, after those of `after` that are in flight."""
@@ -51,19 +68,21 @@ class View:
         return Placed(batch, max(ends, default=base))
 
 
-async def replay(wal: Wal, cold_reader: ColdReader, end_seq: int) -> View | None:
+async def replay(wal: Wal, log: ShardLog, end_seq: int) -> View | None:
     """The state of the log before entry `end_seq`; None if it was truncated during the read and must be read again.
 
     Everything below the floor of a manifest is in its segments. It reads the floor again at the end, because a stalled
     writer may have created an entry again that the floor has passed."""
-    cold = await cold_reader.newest()
+    manifest = await log.with_lists(await log.newest(), TOPICS)
     view = View()
-    for placed in cold.batches:
-        view.add(placed)
-    for seq in range(cold.floor.number, end_seq):
-        for placed in cold.beyond(placed_in(await wal.header(seq))):
-            view.add(placed)
-    return view if (await wal.floor()).number == cold.floor.number else None
+    for partition in range(PARTITIONS):
+        place = TopicPartition(topic_id_of(partition), partition)
+        view.add_archived(partition, view_of(manifest, place).state)
+    for seq in range(manifest.floor.number, end_seq):
+        for placed in placed_in(await wal.header(seq)):
+            if placed.base_offset >= view.offsets[placed.batch.partition]:
+                view.add(placed)
+    return view if (await wal.floor()).number == manifest.floor.number else None
 
 
 class Broker:
@@ -86,17 +105,35 @@ class Broker:
                 continue
             try:
                 await self._lead()
-            except (Fenced, Unavailable, NotFound):
+            except (Fenced, Unavailable, NotFound, Conflict):
                 self._world.released(self._name)
 
     async def _lead(self) -> None:
-        log = ShardLog(self._store, SHARD, self._runtime)
+        log = self._world.new_shard_log(self._store, self._runtime)
         wal = Wal(self._store, SHARD, self._world.codec, log)
         writer = self._world.new_writer(wal, self._runtime, self._name)
         await writer.claim(timeout_s=2 * COMMIT_TIMEOUT_S)
         view = None
         while view is None:
-            view = await replay(wal, ColdReader(self._store, log), writer.next_seq)
+            view = await replay(wal, log, writer.next_seq)
+        async with self._archiving(writer):
+            await self._serve(wal, writer, view)
+
+    @asynccontextmanager
+    async def _archiving(self, writer: WalWriter) -> AsyncGenerator[None]:
+        """The leader looks after its archive, too, in some worlds. Its loops are cancelled once it does not lead."""
+        loops: list[asyncio.Task[None]] = []
+        if self._world.weather.leader_archives:
+            worker = self._world.new_worker(self._store, self._runtime, lambda: writer.next_seq)
+            loops = [asyncio.create_task(loop) for loop in worker.loops()]
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _serve(self, wal: Wal, writer: WalWriter, view: View) -> None:
         idle = 0
         while True:
             batch = self._world.take(self._name)
@@ -105,7 +142,7 @@ class Broker:
                 idle += 1
                 if idle % ENDS_TOLD_EVERY == 0:
                     await self._tell_ends(writer, view)
-            elif batch in view.batches:
+            elif view.has(batch):
                 self._world.acknowledge(batch, None)
             else:
                 await self._append(wal, writer, view, batch)
@@ -122,7 +159,7 @@ class Broker:
         first = view.place(batch)
         entries = [(self._encode(wal, writer, first, None), first)]
         other = self._world.take(self._name) if self._runtime.entropy.uniform(0, 1) < 0.25 else None
-        if other is not None and other not in view.batches:
+        if other is not None and not view.has(other):
             second = view.place(other, (first,))
             entries.append((self._encode(wal, writer, second, entries[0][0].header), second))
         for entry, placed in entries:
@@ -133,7 +170,7 @@ class Broker:
 
     def _encode(self, wal: Wal, writer: WalWriter, placed: Placed, after: WalHeader | None) -> PreparedEntry:
         header = writer.next_header(spans=(placed.span(),), producers=(placed.mark(),), after=after)
-        return PreparedEntry(header, wal.codec.encode(header, self._world.rows(placed)))
+        return PreparedEntry(header, wal.codec.encode(header, parquet_rows(placed)))
 
     async def _commit(self, writer: WalWriter, entry: PreparedEntry) -> bool:
         """Whether `entry` is committed. False only if the writer is *sure* that it is not and never will be."""

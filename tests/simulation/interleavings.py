@@ -16,21 +16,23 @@ because its continuations are already explored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.cold import archived
-from tests.simulation.inline_loop import inline_threads
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.simulation.network import Witnessed, objects_of
 from tests.simulation.recording import recorded
 from tests.simulation.scheduler import Process, ProcessClock, Scheduler
-from tests.simulation.truth import SHARD, Truth, Violation
+from tests.simulation.truth import Truth
+from tests.simulation.violation import SHARD, Violation
 from tests.storage.scripted_store import Answer, ScriptedObjectStore
 
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.floor import Floor
@@ -40,13 +42,6 @@ from tidelog.storage.wal.wal_entry import PreparedEntry
 from tidelog.storage.wal.wal_writer import WalWriter
 
 GRACE_MS = 2_000
-
-
-class Turn:
-    """Suspend until the search chooses this task again."""
-
-    def __await__(self) -> Generator[Turn, None, None]:
-        yield self
 
 
 @dataclass(frozen=True)
@@ -101,36 +96,49 @@ class _Run:
         self._objects = MemoryObjectStore()
         self._bucket = Witnessed(self._objects, self._truth)
         self._cuts = 0
+        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._parts = {"leader": self._commit, "rival": self._claim, "truncator": self._truncate}
         self._leader = self._writer("leader", 1)
         self._rival = self._writer("rival", 2)
-        _finish(self._leader[0].claim())
+        self._begun("claim", self._first_claim())
 
     def follow(self, choices: list[int], seen: set[object]) -> list[tuple[int, int]]:
         """Take `choices` and then always the first task, up to a state in `seen`. Return each choice and the number of
         alternatives."""
-        tasks: list[Coroutine[Any, Any, None]] = [self._commit(), self._claim(), self._truncate()]
+        parts = {name: self._begun(name, part()) for name, part in self._parts.items()}
         taken: list[tuple[int, int]] = []
-        for task in tasks:
-            with inline_threads():
-                task.send(None)
         try:
-            while tasks:
+            while waiting := [name for name, task in parts.items() if not task.done()]:
                 choice = choices[len(taken)] if len(taken) < len(choices) else 0
-                taken.append((choice, len(tasks)))
-                self._advance(tasks, choice)
-                if len(taken) >= len(choices) and not _is_new(self._state(len(tasks)), seen):
+                taken.append((choice, len(waiting)))
+                self._advance(waiting[choice])
+                left = sum(not task.done() for task in parts.values())
+                if len(taken) >= len(choices) and not _is_new(self._state(left), seen):
                     return taken
         finally:
-            for task in tasks:
-                task.close()
+            self._scheduler.close_all()
         return taken
 
-    def _advance(self, tasks: list[Coroutine[Any, Any, None]], choice: int) -> None:
-        try:
-            with inline_threads():
-                tasks[choice].send(None)
-        except StopIteration:
-            del tasks[choice]
+    def _begun(self, name: str, part: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """The task of `part`, in a process of its own, at its first turn."""
+        task = self._scheduler.spawn(Process(name), name, part)
+        self._run_on()
+        return task
+
+    def _advance(self, name: str) -> None:
+        """Let the part go on to its next turn, or to its end."""
+        self._turns.pop(name).set_result(None)
+        self._run_on()
+
+    def _run_on(self) -> None:
+        while self._scheduler.step():
+            pass
+
+    async def _turn(self) -> None:
+        """Suspend until the search chooses this part again."""
+        assert self._scheduler.current is not None
+        turn = self._turns[self._scheduler.current.name] = asyncio.get_running_loop().create_future()
+        await turn
 
     def _state(self, tasks_left: int) -> object:
         """Everything that can still make a difference: the bucket, the truth, and the position of each task."""
@@ -149,12 +157,15 @@ class _Run:
         wal = Wal(store, SHARD, LightWalCodec(), floors)
         return writer_class(wal, runtime, name, floor_trust_s=self._plot.trust_s), store
 
+    async def _first_claim(self) -> None:
+        await self._leader[0].claim()
+
     async def _commit(self) -> None:
         writer, store = self._leader
         header = writer.next_header()
         if self._plot.answer_lost:
             store.answers.append(Answer(Unavailable("reset"), after_effect=True))
-        _let_others_go_first(store)
+        self._let_others_go_first(store)
         try:
             await writer.commit(PreparedEntry(header, LightWalCodec().encode(header, NO_RECORDS)))
         except Fenced:
@@ -162,7 +173,7 @@ class _Run:
 
     async def _claim(self) -> None:
         writer, store = self._rival
-        _let_others_go_first(store)
+        self._let_others_go_first(store)
         await writer.claim()
 
     async def _truncate(self) -> None:
@@ -171,15 +182,25 @@ class _Run:
         log = ShardLog(self._bucket, SHARD, Runtime(ProcessClock(self._scheduler, Process("t")), SeededEntropy(9)))
         wal = Wal(self._bucket, SHARD, LightWalCodec(), log)
         for _ in range(self._plot.truncations):
-            await Turn()
+            await self._turn()
             self._cuts += 1
             if self._truth.log:
-                moved = archived((), Floor(len(self._truth.log), self._truth.log[-1].epoch))
+                floor = Floor(len(self._truth.log), self._truth.log[-1].epoch)
+                moved = ManifestChange(ChangeKind.ARCHIVE, floor=floor)
                 await log.change([], lambda _, moved=moved: moved)
-            await Turn()
+            await self._turn()
             self._cuts += 1
             self._scheduler.now_ms += GRACE_MS
             await wal.delete_below(self._truth.floor)
+
+    def _let_others_go_first(self, store: ScriptedObjectStore) -> None:
+        """From now on every request of `store` waits for a turn."""
+
+        async def wait_for_turn() -> None:
+            store.before = wait_for_turn
+            await self._turn()
+
+        store.before = wait_for_turn
 
 
 class _OneStepFloors:
@@ -224,23 +245,3 @@ def _standing(writer: WalWriter, store: ScriptedObjectStore) -> object:
     floors = writer._wal._floors
     known = (floors._latest.version, floors._asked) if isinstance(floors, ShardLog) else None
     return known, writer.state, writer.epoch, writer.next_seq, doubt, search, since_s, request, len(store.answers)
-
-
-def _let_others_go_first(store: ScriptedObjectStore) -> None:
-    """From now on every request of `store` waits for a turn."""
-
-    async def wait_for_turn() -> None:
-        store.before = wait_for_turn
-        await Turn()
-
-    store.before = wait_for_turn
-
-
-def _finish(call: Coroutine[Any, Any, object]) -> None:
-    """Run `call`, which never waits, to its end."""
-    try:
-        with inline_threads():
-            call.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waited")

@@ -1,4 +1,4 @@
-"""The rows of a batch, for runs with the real codec."""
+"""The rows of a batch, as a WAL entry holds them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from tidelog.storage.records import WAL_SCHEMA
 
 
 def parquet_rows(placed: Placed) -> pa.Table:
-    """One row per record; the value names the batch."""
+    """One row per record."""
     batch, count = placed.batch, placed.batch.count
-    value = f"{batch.producer} {batch.sequence}".encode()
     columns = {
         "partition": [batch.partition] * count,
         "offset": list(range(placed.base_offset, placed.next_offset)),
         "timestamp": [0] * count,
         "key": [None] * count,
-        "value": [value] * count,
+        "value": [batch.value] * count,
         "headers": [None] * count,
     }
     return pa.table(columns, schema=WAL_SCHEMA)

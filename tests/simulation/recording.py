@@ -1,4 +1,4 @@
-"""A writer that reports to `Truth`; its behaviour does not change."""
+"""A writer and a manifest that report to `Truth`; their behaviour does not change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.truth import Truth
 
 from tidelog.storage.errors import Contended
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
 from tidelog.storage.wal.commit_fsm import State
 from tidelog.storage.wal.wal_entry import EntryKind
 from tidelog.storage.wal.wal_writer import WalWriter
@@ -43,3 +45,15 @@ def recorded(writer_class: type[WalWriter], truth: Truth, scheduler: Scheduler) 
             return after
 
     return Recorded
+
+
+def recorded_log(log_class: type[ShardLog], truth: Truth) -> type[ShardLog]:
+    """`log_class`, of which each append is checked."""
+
+    class RecordedLog(log_class):  # type: ignore[misc,valid-type]  # the class is handed in
+        async def append(self, change: ManifestChange, before: ShardManifest | None = None) -> ShardManifest:
+            made: ShardManifest = await super().append(change, before)
+            truth.archive.appended(made)
+            return made
+
+    return RecordedLog

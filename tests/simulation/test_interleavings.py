@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.simulation.interleavings import GRACE_MS, Plot, explore
-from tests.simulation.mutations import NoFloorCheck, NoFloorCheckAfterConflict, NoFloorCheckOfStart
+from tests.simulation.writer_mutations import NoFloorCheck, NoFloorCheckAfterConflict, NoFloorCheckOfStart
 
 from tidelog.storage.wal.wal_writer import WalWriter
 

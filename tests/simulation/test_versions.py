@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 from tests.simulation.network import THERE_MS_MAX, Ambush, Travelling
-from tests.simulation.scheduler import Process, Scheduler, Task, Wait
+from tests.simulation.scheduler import Process, Scheduler, Wait
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.object_store import Body, ObjectStore
@@ -92,9 +92,9 @@ class World:
             pass
         return self.doubled
 
-    def _stall(self, task: Task) -> None:
+    def _stall(self, process: Process) -> None:
         if self._scheduler.random.random() < STALL_SHARE:
-            self._scheduler.stall(task.process, self._scheduler.random.randrange(1, STALL_MS_MAX))
+            self._scheduler.stall(process, self._scheduler.random.randrange(1, STALL_MS_MAX))
 
     async def _set_up(self) -> None:
         await self._objects.put("head", BOTTOM)

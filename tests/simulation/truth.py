@@ -1,8 +1,9 @@
 """What really happened, seen from inside the bucket, and invariants 1 to 6 as code.
 
-`Truth` sees each effect on the bucket at the moment it happens (`witness`), and every acknowledgement and read. Nothing
-else changes the state of the system, so checking each of these checks every step, and each check costs only what the
-event touched. `verify_bucket` computes the log once more from the objects alone.
+`Truth` sees each effect on the bucket at the moment it happens (`network.Witnessed`), and every acknowledgement and
+read. Nothing else changes the state of the system, so checking each of these checks every step, and each check costs
+only what the event touched. `archive_truth` has the checks of the archive. `verify_bucket` computes the log once more
+from the objects alone.
 
 The valid log is every entry created at the tail, in order; some entries are archived and deleted. An entry created
 below the floor is not in the log (ARCHITECTURE.md, "The commit protocol").
@@ -13,35 +14,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from tests.simulation.archive_truth import ArchiveTruth, LoggedRecord
 from tests.simulation.batches import Batch, Placed, placed_in
-from tests.simulation.cold import Cold, cold_of
+from tests.simulation.violation import SHARD, Rules
 
 from tidelog.storage.layout import manifests_prefix, number_of, wal_prefix, wal_suffix
-from tidelog.storage.manifests.shard_manifest import decode_version
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
-
-SHARD = 0
-
-
-class Violation(Exception):
-    """An invariant does not hold. This is not a `TidelogError`, so nothing catches it."""
-
-
-def require(holds: bool, invariant: str, what: object) -> None:
-    """Raise `Violation` unless `holds`."""
-    if not holds:
-        raise Violation(f"{invariant}: {what}")
 
 
 class Truth:
     """The observer that sees everything. `now_ms` is true time."""
 
     def __init__(self, codec: WalCodec, grace_ms: int, now_ms: Callable[[], int]) -> None:
+        self.rules = Rules()
         self.log: list[WalHeader] = []
         self.floor = 0
         self.batches: dict[Batch, Placed] = {}
-        self.cold = Cold()
         self.seen: Counter[str] = Counter()
         self._codec = codec
         self._grace_ms = grace_ms
@@ -49,36 +38,42 @@ class Truth:
         self._passed_ms: list[int] = []
         self._objects: dict[int, WalHeader] = {}
         self._ids: set[str] = set()
-        self._segments: dict[str, bytes] = {}
         self._refused: set[str] = set()
-        self._partitions: dict[int, list[Batch]] = {}
+        self._partitions: dict[int, list[LoggedRecord]] = {}
         self._acknowledged_ends: dict[int, int] = {}
+        self.archive = ArchiveTruth(self.rules, self._partitions, self.seen, grace_ms, now_ms)
 
     # ---- effects on the bucket
 
     def created(self, key: str, data: bytes) -> None:
         """A create succeeded."""
         if (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
-            self._entry_created(seq, self._codec.decode(key, data).header)
-        elif number_of(key, manifests_prefix(SHARD), ".json") is not None:
-            manifest = decode_version(key, data)
-            self._cold_created(cold_of(manifest, self._segments))
-            if manifest.floor.number != self.floor:
-                self._floor_moved(manifest.floor)
+            self._entry_created(seq, self._codec.decode_header(key, data))
+        elif (version := number_of(key, manifests_prefix(SHARD), ".json")) is not None:
+            floor = self.archive.version_created(version, key, data)
+            if floor is not None and floor.number != self.floor:
+                self._floor_moved(floor)
         else:
-            self._segments[key] = data
+            self.archive.object_written(key, data)
 
-    def replaced(self, key: str, data: bytes) -> None:
-        """A put took effect. Nothing is ever put."""
-        require(False, "inv. 2", f"{key} was overwritten")
+    def put(self, key: str, data: bytes) -> None:
+        """A put took effect, perhaps on an object that existed."""
+        if (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
+            self.rules.require(seq not in self._objects, "inv. 2", f"{key} was overwritten")
+        else:
+            self.archive.check_put(key, data)
+        self.created(key, data)
 
     def deleted(self, key: str) -> None:
         """A delete took effect."""
         seq = number_of(key, wal_prefix(SHARD), wal_suffix())
-        require(seq is not None, "inv. 6", f"{key} is no WAL entry and was deleted")
-        header = self._objects.pop(seq or 0, None)
+        if seq is None:
+            self.archive.deleted(key)
+            return
+        header = self._objects.pop(seq, None)
         if header is None:
             return
+        require = self.rules.require
         require(header.seq < self.floor, "inv. 6", f"entry {seq} was deleted, the floor is {self.floor}")
         if header.entry_id == self.log[header.seq].entry_id:
             waited_ms = self._now_ms() - self._passed_ms[header.seq]
@@ -87,6 +82,7 @@ class Truth:
             require(kept, "inv. 6", f"entry {seq} was deleted and is not archived")
 
     def _entry_created(self, seq: int, header: WalHeader) -> None:
+        require = self.rules.require
         require(seq not in self._objects, "inv. 2", f"entry {seq} was created twice")
         self._objects[seq] = header
         if seq < self.floor:
@@ -99,18 +95,18 @@ class Truth:
         self.log.append(header)
         self._ids.add(header.entry_id)
         for placed in placed_in(header):
-            self._append(placed)
+            self._append(placed, header.epoch)
 
-    def _append(self, placed: Placed) -> None:
+    def _append(self, placed: Placed, epoch: int) -> None:
         batch = placed.batch
         records = self._partitions.setdefault(batch.partition, [])
-        require(placed.base_offset == len(records), "inv. 4", f"{placed} comes at offset {len(records)}")
-        require(batch not in self.batches, "inv. 7", f"{batch} is in the log twice")
+        self.rules.require(placed.base_offset == len(records), "inv. 4", f"{placed} comes at offset {len(records)}")
+        self.rules.require(batch not in self.batches, "inv. 7", f"{batch} is in the log twice")
         self.batches[batch] = placed
-        records.extend([batch] * batch.count)
+        records.extend([LoggedRecord(batch, epoch)] * batch.count)
 
     def _floor_moved(self, floor: Floor) -> None:
-        number, epoch = floor.number, floor.epoch
+        number, epoch, require = floor.number, floor.epoch, self.rules.require
         require(number > self.floor, "inv. 6", f"the floor went from {self.floor} to {number}")
         require(number <= len(self.log), "inv. 5", f"the floor is {number}, the tail {len(self.log)}")
         require(epoch == self.log[number - 1].epoch, "inv. 3", f"the floor's epoch is {epoch}")
@@ -120,26 +116,15 @@ class Truth:
             self._passed_ms.append(self._now_ms())
         self.floor = number
 
-    def _cold_created(self, cold: Cold) -> None:
-        require(cold.version == self.cold.version + 1, "inv. 5", f"manifest {cold.version} follows {self.cold.version}")
-        listed, before = set(cold.batches), set(self.cold.batches)
-        require(len(listed) == len(cold.batches), "inv. 5", "a manifest lists a batch twice")
-        require(before <= listed, "inv. 5", "a manifest lost a batch")
-        for placed in listed - before:
-            require(self.batches.get(placed.batch) == placed, "inv. 5", f"{placed} was archived and is not in the log")
-        self.cold = cold
-        for partition in self._partitions:
-            count = sum(placed.batch.count for placed in listed if placed.batch.partition == partition)
-            require(count == cold.cold_end(partition), "inv. 5", f"manifest {cold.version} has a gap in {partition}")
-
     def _is_archived(self, placed: Placed) -> bool:
-        return placed.next_offset <= self.cold.cold_end(placed.batch.partition)
+        return placed.next_offset <= self.archive.cold_end(placed.batch.partition)
 
     # ---- what was told to somebody
 
     def acknowledged(self, batch: Batch, header: WalHeader | None) -> None:
         """A producer got the answer that `batch` is in the log, in entry `header`, or (None) from an earlier
         attempt."""
+        require = self.rules.require
         require(batch in self.batches, "inv. 1", f"{batch} was acknowledged and is not in the log")
         end = self._acknowledged_ends.get(batch.partition, 0)
         self._acknowledged_ends[batch.partition] = max(end, self.batches[batch].next_offset)
@@ -150,20 +135,26 @@ class Truth:
     def committed(self, header: WalHeader) -> None:
         """A writer believes that its entry `header` is in the log."""
         in_log = header.seq < len(self.log) and self.log[header.seq].entry_id == header.entry_id
-        require(
-            in_log, "inv. 1", f"entry {header.seq} {header.entry_id[:8]} was taken for committed and is not in the log"
-        )
+        what = f"entry {header.seq} {header.entry_id[:8]} was taken for committed and is not in the log"
+        self.rules.require(in_log, "inv. 1", what)
 
     def refused(self, header: WalHeader) -> None:
         """A producer got the answer that an entry is *not* in the log and never will be."""
         self._refused.add(header.entry_id)
-        require(header.entry_id not in self._ids, "inv. 10", f"entry {header.seq} was refused and is in the log")
+        in_log = header.entry_id in self._ids
+        self.rules.require(not in_log, "inv. 10", f"entry {header.seq} was refused and is in the log")
 
-    def was_read(self, partition: int, offset: int, batch: Batch) -> None:
-        """A reader got a record of `batch` at `offset`."""
-        records = self._partitions.get(partition, [])
+    def was_read(self, partition: int, offset: int, value: bytes) -> None:
+        """A reader got a record with `value` at `offset`."""
+        records, require = self._partitions.get(partition, []), self.rules.require
         require(offset < len(records), "inv. 1", f"offset {offset} of {partition} was read and is not in the log")
-        require(records[offset] == batch, "inv. 5", f"{batch} was read at {offset}, where {records[offset]} is")
+        expected = records[offset].batch.value
+        require(expected == value, "inv. 5", f"{value!r} was read at {offset}, where {expected!r} is")
+
+    def was_skipped(self, partition: int, first: int, end: int) -> None:
+        """A reader was told that the records ``[first, end)`` are not in the log any more."""
+        start = self.archive.log_start(partition)
+        self.rules.require(end <= start, "inv. 5", f"records {first} to {end - 1} of {partition} were not read")
 
     def acknowledged_ends(self) -> Mapping[int, int]:
         """The offset after the last acknowledged record of each partition."""
@@ -174,10 +165,10 @@ class Truth:
         self.seen["ends told"] += 1
         for partition, acknowledged in acknowledged_before.items():
             told = ends.get(partition, 0)
-            require(
-                told >= acknowledged, "linearizable", f"{told} was told for the end of {partition}, {acknowledged} is"
-            )
-            require(told <= self.end_offset(partition), "inv. 1", f"the end of {partition} is not {told} yet")
+            what = f"{told} was told for the end of {partition}, {acknowledged} is"
+            self.rules.require(told >= acknowledged, "linearizable", what)
+            known = told <= self.end_offset(partition)
+            self.rules.require(known, "inv. 1", f"the end of {partition} is not {told} yet")
 
     def end_offset(self, partition: int) -> int:
         """The next offset of `partition`."""
@@ -186,21 +177,21 @@ class Truth:
     # ---- once more, from nothing
 
     def verify_bucket(self, objects: Mapping[str, bytes]) -> None:
-        """The manifest and the contiguous entries from the floor on, read from the objects, are the log (inv. 5)."""
-        versions = [key for key in objects if number_of(key, manifests_prefix(SHARD), ".json") is not None]
-        cold = cold_of(decode_version(max(versions), objects[max(versions)]), objects) if versions else Cold()
-        placed, seq = list(cold.batches), cold.floor.number
+        """The newest manifest and the contiguous entries from its floor on, read from the objects, are the log (inv.
+        5)."""
+        floor, cold_ends = self.archive.verify_bucket(objects)
+        seq, require = floor, self.rules.require
         while (data := objects.get(_wal_key(seq))) is not None:
-            header = self._codec.decode(_wal_key(seq), data).header
+            header = self._codec.decode_header(_wal_key(seq), data)
             require(header == self.log[seq], "inv. 2", f"entry {seq} is not what was written")
-            placed.extend(cold.beyond(placed_in(header)))
+            for placed in placed_in(header):
+                if placed.base_offset == cold_ends[placed.batch.partition]:
+                    cold_ends[placed.batch.partition] = placed.next_offset
             seq += 1
         require(seq == len(self.log), "inv. 5", f"the log ends at {len(self.log)}, the bucket's at {seq}")
-        require(sorted(placed, key=_order) == sorted(self.batches.values(), key=_order), "inv. 5", "batches differ")
-
-
-def _order(placed: Placed) -> tuple[int, int]:
-    return placed.batch.partition, placed.base_offset
+        ends = {partition: len(records) for partition, records in self._partitions.items()}
+        lacking = {partition: end for partition, end in ends.items() if cold_ends[partition] != end}
+        require(not lacking, "inv. 5", f"the bucket lacks the last records before {lacking}")
 
 
 def _wal_key(seq: int) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from tests.storage.stores.faulty import FaultPlan
 
+from tidelog.storage.manifests import topic_lists
+from tidelog.storage.upkeep.rules import UNLIMITED, UpkeepRules
+
 CHAOS_MS = 2_500
 
 
@@ -16,7 +19,7 @@ class Weather:
 
     faults: FaultPlan
     brokers: int
-    archivers: int
+    workers: int
     producers: int
     batches_each: int
     with_lease: bool
@@ -26,6 +29,12 @@ class Weather:
     broker_ambush: float
     other_ambush: float
     crash_every_steps: int
+    rival_share: float
+    upkeep: bool
+    rules: UpkeepRules
+    deletes_records: bool
+    leader_archives: bool
+    differences_min: int
 
 
 def draw_weather(seed: int) -> Weather:
@@ -45,7 +54,7 @@ def draw_weather(seed: int) -> Weather:
             delay_s_max=draw.choice((0.1, 1.0, 2.5)),
         ),
         brokers=draw.choice((2, 2, 3)),
-        archivers=draw.choice((1, 1, 2)),
+        workers=draw.choice((1, 1, 2)),
         producers=draw.choice((1, 2)),
         batches_each=draw.choice((3, 4, 5)),
         with_lease=draw.random() < 0.5,
@@ -55,6 +64,24 @@ def draw_weather(seed: int) -> Weather:
         broker_ambush=draw.choice((0.0, 0.03, 0.1, 0.3)),
         other_ambush=draw.choice((0.0, 0.0, 0.03, 0.1)),
         crash_every_steps=draw.choice((0, 0, 300)),
+        rival_share=0.01,
+        upkeep=draw.random() < 0.75,
+        rules=_draw_rules(draw),
+        deletes_records=draw.random() < 0.25,
+        leader_archives=draw.random() < 0.5,
+        differences_min=draw.choice((topic_lists.DIFFERENCES_MIN, 8)),
+    )
+
+
+def _draw_rules(draw: random.Random) -> UpkeepRules:
+    """A segment of a pass has about 2 kB. So neighbours are merged after some passes, or when they are old by a
+    worker's wall clock."""
+    return UpkeepRules(
+        retention_ms=UNLIMITED,
+        retention_bytes=draw.choice((UNLIMITED, UNLIMITED, 1_500)),
+        segment_bytes=draw.choice((3_000, 12_000, 1 << 20)),
+        segment_ms=draw.choice((300, 1 << 50)),
+        grace_ms=draw.choice((0, 200)),
     )
 
 
@@ -64,14 +91,38 @@ def zombie_weather(seed: int) -> Weather:
     weather = draw_weather(seed)
     faults = FaultPlan(lost_answer=0.3, delayed=0.05, delay_s_max=2.5)
     stalls = replace(weather, stall_every_steps=0, crash_every_steps=0, stall_ms_max=2_000)
-    return replace(stalls, faults=faults, brokers=3, archivers=2, broker_ambush=0.3, other_ambush=0.05)
+    alone = replace(stalls, upkeep=False, deletes_records=False, leader_archives=False)
+    return replace(alone, faults=faults, brokers=3, workers=2, broker_ambush=0.3, other_ambush=0.05)
+
+
+def hasty_rivals_weather(seed: int) -> Weather:
+    """Like zombie weather, with workers that never stall, and brokers that take the log from each other all the time:
+    a stalled writer finds its number used and deleted."""
+    weather = replace(zombie_weather(seed), with_lease=False, rival_share=0.05, producers=2, batches_each=8)
+    faults = FaultPlan(lost_answer=0.1)
+    return replace(weather, faults=faults, stall_ms_max=1_300, broker_ambush=0.2, other_ambush=0.0)
 
 
 def slow_reader_weather(seed: int) -> Weather:
-    """Like zombie weather, with so many archivers that a reader or archiver that stalls between two reads finds another
+    """Like zombie weather, with so many workers that a reader or worker that stalls between two reads finds another
     log."""
-    return replace(zombie_weather(seed), archivers=3)
+    return replace(zombie_weather(seed), workers=3)
 
 
-WEATHERS = {"drawn": draw_weather, "zombie": zombie_weather, "slow reader": slow_reader_weather}
+def rival_workers_weather(seed: int) -> Weather:
+    """Three workers on one shard, and leaders that archive, too, stall at the worst moments, and merge whatever they
+    find."""
+    weather = replace(draw_weather(seed), workers=3, producers=2, batches_each=5, upkeep=True, leader_archives=True)
+    weather = replace(weather, faults=FaultPlan(lost_answer=0.05), crash_every_steps=0, stall_every_steps=0)
+    weather = replace(weather, stall_ms_max=2_300, broker_ambush=0.02, other_ambush=0.02)
+    return replace(weather, rules=replace(weather.rules, segment_bytes=3_000, segment_ms=300, grace_ms=0))
+
+
+WEATHERS = {
+    "hasty rivals": hasty_rivals_weather,
+    "rival workers": rival_workers_weather,
+    "drawn": draw_weather,
+    "zombie": zombie_weather,
+    "slow reader": slow_reader_weather,
+}
 """By name, for replays."""

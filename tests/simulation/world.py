@@ -11,34 +11,38 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
-import pyarrow as pa
-from tests.simulation.archiver import GRACE_S, Archiver
-from tests.simulation.batches import Batch, Placed
+from tests.simulation.archive_worker import GRACE_S, ArchiveWorker, WorkerClasses
+from tests.simulation.batches import PARTITIONS, Batch
 from tests.simulation.broker import Broker
 from tests.simulation.lease_server import KnownLease, LeaseServer
-from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.simulation.network import Ambush, Travelling, Witnessed, objects_of
 from tests.simulation.reader import Reader
-from tests.simulation.recording import recorded
-from tests.simulation.scheduler import Process, ProcessClock, Scheduler, Task
-from tests.simulation.truth import Truth, Violation
+from tests.simulation.recording import recorded, recorded_log
+from tests.simulation.scheduler import Process, ProcessClock, Scheduler
+from tests.simulation.truth import Truth
+from tests.simulation.violation import SHARD, Violation
 from tests.simulation.weather import CHAOS_MS, Weather, draw_weather
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.storage.backoff import Backoff
+from tidelog.storage.manifests import topic_lists
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.floor_trust import floor_trust_s
 from tidelog.storage.wal.wal import Wal
-from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import WalHeader
 from tidelog.storage.wal.wal_writer import WalWriter
 
-PARTITIONS = 2
 BATCH_TIMEOUT_MS = 400
 THINKING_MS_MAX = 500
-RIVAL_SHARE = 0.01
 QUIET_MS_MAX = 30_000
+TRUST_S = floor_trust_s(GRACE_S)
+WALL_BEGINS_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ class Cast:
     """The classes that run: the product's own, or mutations of them."""
 
     writer: type[WalWriter] = WalWriter
-    archiver: type[Archiver] = Archiver
+    worker: WorkerClasses = field(default_factory=WorkerClasses)
+    shard_log: type[ShardLog] = ShardLog
     reader: type[Reader] = Reader
-    codec: Callable[[], WalCodec] = LightWalCodec
-    rows: Callable[[Placed], pa.Table] = lambda placed: NO_RECORDS
-    floor_trust_s: float = floor_trust_s(GRACE_S)
+    floor_trust_s: float = TRUST_S
+    manifest_trust_s: float = TRUST_S
     clocks_stop_when_stalled: bool = False
     weather: Callable[[int], Weather] = draw_weather
 
@@ -80,16 +84,18 @@ class World:
 
     def __init__(self, seed: int, cast: Cast, *, traced: bool = False) -> None:
         self.cast = cast
-        self.codec = cast.codec()
+        self.codec = ParquetWalCodec()
         self.weather = cast.weather(seed)
         self.scheduler = Scheduler(seed, traced=traced)
         self._draw = random.Random(f"world {seed}")
         grace_ms = int(GRACE_S * 1000)
         self.truth = Truth(self.codec, grace_ms, lambda: self.scheduler.now_ms)
-        network = Process("network")
-        self._objects = MemoryObjectStore(ProcessClock(self.scheduler, network))
+        self.truth.archive.retention_bytes = self.weather.rules.retention_bytes
+        self._writer_class = recorded(cast.writer, self.truth, self.scheduler)
+        self._log_class = recorded_log(cast.shard_log, self.truth)
+        self._objects = MemoryObjectStore(ProcessClock(self.scheduler, self.scheduler.network))
         self._faulty = FaultyObjectStore(
-            Witnessed(self._objects, self.truth), self.weather.faults, self._runtime(network)
+            Witnessed(self._objects, self.truth), self.weather.faults, self._runtime(self.scheduler.network)
         )
         self._lease_server = LeaseServer(self.scheduler)
         self._lease_server.down_from_ms, self._lease_server.down_until_ms = self.weather.lease_server_down_ms
@@ -109,17 +115,21 @@ class World:
     def new_writer(self, wal: Wal, runtime: Runtime, name: str) -> WalWriter:
         """A writer of the cast's class that also reports what it does."""
         self._leader = name
-        writer_class = recorded(self.cast.writer, self.truth, self.scheduler)
         backoff = Backoff(first_s=0.004, max_s=0.05)
-        return writer_class(wal, runtime, name, backoff=backoff, floor_trust_s=self.cast.floor_trust_s)
+        return self._writer_class(wal, runtime, name, backoff=backoff, floor_trust_s=self.cast.floor_trust_s)
 
-    def rows(self, placed: Placed) -> pa.Table:
-        """The rows of an entry with `placed` in it."""
-        return self.cast.rows(placed)
+    def new_shard_log(self, store: ObjectStore, runtime: Runtime) -> ShardLog:
+        """A manifest of the cast's class that also reports what it appends."""
+        return self._log_class(store, SHARD, runtime, floor_trust_s=self.cast.manifest_trust_s)
+
+    def new_worker(self, store: ObjectStore, runtime: Runtime, end: Callable[[], int | None]) -> ArchiveWorker:
+        """A worker of the cast's classes, which archives the entries below `end`."""
+        wal, log = self._wal(store, runtime), self.new_shard_log(store, runtime)
+        return ArchiveWorker(self.cast.worker, store, runtime, wal, log, self.weather, self.truth, end)
 
     def wants_leader(self, name: str) -> bool:
         """Whether a broker without a lease claims now: if there is no leader, or as a rival."""
-        return not self._leader or (self._in_chaos and self._draw.random() < RIVAL_SHARE)
+        return not self._leader or (self._in_chaos and self._draw.random() < self.weather.rival_share)
 
     def released(self, name: str) -> None:
         """`name` no longer leads."""
@@ -156,20 +166,24 @@ class World:
     def run(self) -> Outcome:
         """Chaos, quiet, and the final check."""
         self.scheduler.disturb = self._disturb
-        for start in (self._start_broker,) * self.weather.brokers + (self._start_archiver,) * self.weather.archivers:
+        violation = None
+        with patch.object(topic_lists, "DIFFERENCES_MIN", self.weather.differences_min):
+            try:
+                self._run()
+            except Violation as error:
+                violation = str(error)
+            finally:
+                self.scheduler.close_all()
+        return Outcome(self.scheduler.seed, self.truth.seen, self.scheduler.steps, self.scheduler.lines, violation)
+
+    def _run(self) -> None:
+        for start in (self._start_broker,) * self.weather.brokers + (self._start_worker,) * self.weather.workers:
             start()
         self._start_reader()
-        violation = None
-        try:
-            self._run_until(lambda: not self._in_chaos)
-            self._calm_down()
-            self._run_until(self._is_done)
-            self.truth.verify_bucket(objects_of(self._objects))
-        except Violation as error:
-            violation = str(error)
-        for task in self.scheduler.tasks:
-            task.coroutine.close()
-        return Outcome(self.scheduler.seed, self.truth.seen, self.scheduler.steps, self.scheduler.lines, violation)
+        self._run_until(lambda: not self._in_chaos)
+        self._calm_down()
+        self._run_until(self._is_done)
+        self.truth.verify_bucket(objects_of(self._objects))
 
     @property
     def _in_chaos(self) -> bool:
@@ -181,15 +195,16 @@ class World:
                 self._restarts.remove(due)
                 due[1]()
             self.scheduler.step()
+            if self.truth.rules.violation:
+                raise self.truth.rules.violation
             if self.scheduler.now_ms > CHAOS_MS + QUIET_MS_MAX:
                 raise Violation(f"liveness: not done {QUIET_MS_MAX} ms after the last fault")
 
     def _calm_down(self) -> None:
         self._faulty.plan = FaultPlan()
         self._broker_ambush.share = self._other_ambush.share = 0.0
-        self.scheduler.disturb = lambda task: None
-        for task in self.scheduler.tasks:
-            task.process.stalled_until_ms = 0
+        self.scheduler.disturb = lambda process: None
+        self.scheduler.end_stalls()
         for _, start in self._restarts:
             start()
         self._restarts.clear()
@@ -200,17 +215,17 @@ class World:
         if self.truth.floor < len(self.truth.log):
             return False
         ends = {partition: self.truth.end_offset(partition) for partition in range(PARTITIONS)}
-        return all(self._readers[-1].positions.get(partition, 0) == end for partition, end in ends.items())
+        return self._readers[-1].positions == ends
 
-    def _disturb(self, task: Task) -> None:
+    def _disturb(self, process: Process) -> None:
         steps = self.scheduler.steps
         if steps >= self._next_stall:
             self._next_stall = steps + self._interval(self.weather.stall_every_steps)
-            self.scheduler.stall(task.process, self._draw.randrange(1, self.weather.stall_ms_max))
+            self.scheduler.stall(process, self._draw.randrange(1, self.weather.stall_ms_max))
             self.truth.seen["stall"] += 1
         elif steps >= self._next_crash:
             self._next_crash = steps + self._interval(self.weather.crash_every_steps)
-            self._crash(task.process)
+            self._crash(process)
 
     def _crash(self, process: Process) -> None:
         self.scheduler.kill(process)
@@ -227,24 +242,32 @@ class World:
 
     def _start_broker(self) -> None:
         process = self._process("broker", self._start_broker)
-        runtime = self._runtime(process)
-        lease = None
+        runtime, lease = self._runtime(process), None
         if self.weather.with_lease:
             lease = KnownLease(self._lease_server, process.name, runtime.clock)
             self.scheduler.spawn(process, process.name, lease.keep_alive())
         broker = Broker(self, process.name, self._bucket(self._broker_ambush), runtime, lease)
         self.scheduler.spawn(process, process.name, broker.run())
 
-    def _start_archiver(self) -> None:
-        process = self._process("archiver", self._start_archiver)
-        archiver = self.cast.archiver(self._bucket(self._other_ambush), self._runtime(process), self.codec)
-        self.scheduler.spawn(process, process.name, archiver.run())
+    def _start_worker(self) -> None:
+        process = self._process("worker", self._start_worker)
+        store, runtime = self._bucket(self._other_ambush), self._runtime(process)
+        worker = self.new_worker(store, runtime, lambda: None)
+        for loop in worker.loops():
+            self.scheduler.spawn(process, process.name, loop)
+        if self.weather.deletes_records:
+            self.scheduler.spawn(process, "delete records", worker.delete_records())
 
     def _start_reader(self) -> None:
         process = self._process("reader", self._start_reader)
-        bucket = self._bucket(self._other_ambush)
-        self._readers.append(self.cast.reader(bucket, self._runtime(process), self.codec, self.truth))
+        store, runtime = self._bucket(self._other_ambush), self._runtime(process)
+        wal, log = self._wal(store, runtime), self.new_shard_log(store, runtime)
+        self._readers.append(self.cast.reader(store, runtime, wal, log, self.truth))
         self.scheduler.spawn(process, process.name, self._readers[-1].run())
+
+    def _wal(self, store: ObjectStore, runtime: Runtime) -> Wal:
+        """It reads its floor by a manifest of its own, as in the product."""
+        return Wal(store, SHARD, self.codec, self.new_shard_log(store, runtime))
 
     def _process(self, kind: str, start: Callable[[], None]) -> Process:
         self._started += 1
@@ -252,7 +275,7 @@ class World:
             f"{kind}-{self._started}",
             clock_rate=self._draw.choice((0.97, 1.0, 1.03)),
             clock_offset_s=self._draw.uniform(0, 1e6),
-            wall_offset_ms=self._draw.randrange(-(10**9), 10**9),
+            wall_offset_ms=WALL_BEGINS_MS + self._draw.randrange(-(10**9), 10**9),
             wall_stands_still=self._draw.random() < 0.1,
             stops_when_stalled=self.cast.clocks_stop_when_stalled,
         )

@@ -12,8 +12,7 @@ version (a merge, say), the same segments go into the version after that, unless
 records.
 
 **Damage stops only the damaged object.** The pass skips lost entries, leaves out topics and partitions that are stuck,
-and archives everything else (`archive_damage`). The floor stays until nothing is damaged, so the WAL grows meanwhile;
-`damage` has the reason.
+and archives everything else (`archive_damage`). The floor stays until nothing is damaged, so the WAL grows.
 
 Deletion of entries waits for a grace, counted on this process's monotonic clock from when it first saw the floor there.
 Readers may hold plans over WAL entries, and stalled uploads may be in progress. No other clock is safe: a wall clock,
@@ -176,6 +175,8 @@ class Archiver:
         manifest = await self._with_lists(manifest, readable)
         wanted = [place for place in places if place.topic_id in names and not self.damage.leaves_out(place)]
         plan = await self._in_thread(plan_topics, entries, {place: manifest.state(place) for place in wanted})
+        if plan.gaps:
+            await self._cursor.expect_floor(manifest.floor)
         for place, gap in plan.gaps.items():
             self._stick(place, replace(gap, topic=names[place.topic_id]))
         return PassChange(plan.topics, names, manifest, self._settings.producers, self._clock.now_ms())
@@ -231,8 +232,7 @@ class Archiver:
         self._cursor.lose(seq, fault)
 
     async def _look_again(self) -> None:
-        """Read damaged objects again, if that is due. If any is restored, archiving begins at the floor again, and
-        skips the records that are archived already."""
+        """Read damaged objects again, if that is due. If any is restored, archiving begins at the floor again."""
         now_s = self._clock.monotonic()
         if not self.damage or now_s < self.damage.look_again_at_s:
             return

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from tidelog.storage.archive.archive_damage import LOST_AT_ONCE_MAX, ArchiveDamage, Stuck
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal.floor import Floors
+from tidelog.storage.wal.floor import Floor, Floors
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_run import read_run, width_after
@@ -70,6 +70,12 @@ class WalCursor:
             return all(entry.records.num_rows >= 0 for entry in found) and bool(found)
         except Corrupt:
             return False
+
+    async def expect_floor(self, floor: Floor) -> None:
+        """Raise `Conflict` if the floor has moved on from `floor`: then the entries that were read may be below it,
+        deleted and created again by stalled writers, so they say nothing of damage. Raises `Unavailable`."""
+        if await self._floors.floor() != floor:
+            raise Conflict("another archiver was faster: entries that were read may be below the floor")
 
     def _end(self, end: int | None) -> int | None:
         """Where a run from the position on has to end: before the next lost entry."""

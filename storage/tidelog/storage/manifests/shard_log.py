@@ -59,15 +59,22 @@ LISTS_BYTES = 64 * 1024 * 1024
 
 class ShardLog:
     """The manifest of `shard`. One object serves all tasks of a process, which take turns. It is also the source of the
-    log's floor (`wal.floor.Floors`)."""
+    log's floor (`wal.floor.Floors`). `floor_trust_s` must be at most half the grace of every collector of this log."""
 
-    def __init__(self, store: ObjectStore, shard: int, runtime: Runtime, *, lists_bytes: int = LISTS_BYTES) -> None:
-        self.shard = shard
+    def __init__(
+        self,
+        store: ObjectStore,
+        shard: int,
+        runtime: Runtime,
+        *,
+        lists_bytes: int = LISTS_BYTES,
+        floor_trust_s: float = FLOOR_TRUST_S,
+    ) -> None:
+        self.shard, self._floor_trust_s = shard, floor_trust_s
         self._store = store
         self._log = ObjectLog(store, manifests_prefix(shard), ".json")
-        self._runtime = runtime
+        self._runtime, self._clock = runtime, runtime.clock
         self._writer = runtime.entropy.new_id()
-        self._clock = runtime.clock
         self._turn = asyncio.Lock()
         self._latest = ShardManifest(shard)  # it has no more lists than are kept in memory
         self._known_s = -math.inf  # when `_latest` was known to be the newest
@@ -189,7 +196,7 @@ class ShardLog:
                     raise
                 damaged = newest.number
                 continue
-            if tag == newest.version or self._clock.monotonic() - asked_s <= FLOOR_TRUST_S:
+            if tag == newest.version or self._clock.monotonic() - asked_s <= self._floor_trust_s:
                 self._latest, self._tag, self._known_s, self._asked = found, None, asked_s, True
                 return found
         raise Unavailable(
@@ -198,7 +205,7 @@ class ShardLog:
         )
 
     async def _is_newest(self) -> bool:
-        asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
+        asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + self._floor_trust_s
         if asked_s >= trusted_until_s:
             return False
         try:
@@ -223,7 +230,7 @@ class ShardLog:
             tag = await self._log.create(made.version, body)
         except Conflict as conflict:
             tag = await self._expect_own(made.version, body, conflict)
-        if self._clock.monotonic() - self._known_s > FLOOR_TRUST_S and not await self._predecessor_is_there():
+        if self._clock.monotonic() - self._known_s > self._floor_trust_s and not await self._predecessor_is_there():
             await self._expect_first(made)
         self._latest, self._tag, self._known_s, self._asked = self._lists.only_kept(made), tag, sent_s, True
         return made
