@@ -33,6 +33,8 @@ SECONDS, QUICK_SECONDS = 600.0, 15.0
 REST_S = 120.0
 SETTLE_SECONDS_MAX = 180.0
 """More than the goal, so that a broker that is not at rest in time misses it."""
+KAFKA_SECONDS_MIN = 15.0
+"""Kafka's tool prints its rate every five seconds."""
 KAFKA_SHARE = 0.3
 """Share of the load's time for Kafka. Kafka accumulates no debt, so its rate is steady sooner."""
 EARLY_SHARE = 0.2
@@ -95,7 +97,8 @@ def rows(bench: Bench) -> list[Row]:
     if why := kafka.missing():
         lacking = NAMES.keys() - {row.name for row in alone}
         return [*alone, *(not_run(name, *NAMES[name], why) for name in NAMES if name in lacking)]
-    usual, best = (_kafka(bench, KAFKA_SHARE * seconds, settings) for settings in ("usual", "best"))
+    kafka_seconds = max(KAFKA_SECONDS_MIN, KAFKA_SHARE * seconds)
+    usual, best = (_kafka(bench, kafka_seconds, settings) for settings in ("usual", "best"))
     beside = {
         "steady-state": (rate, usual),
         "steady-state-best": (rate, best),
