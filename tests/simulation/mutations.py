@@ -81,7 +81,7 @@ _RULES: Mapping[str, tuple[str, ...]] = {
     "appends to any version": ("inv. 5",),
     "appends without create-if-absent": ("inv. 2",),
     "no look at the log after an append": ("inv. 5",),
-    "takes another's version for its own": ("inv. 5",),
+    "takes another's version for its own": ("inv. 5", "garbage"),
     "the manifest is trusted for ever": ("error: Invalid", "inv. "),
     "merges segments that have left the list": ("inv. 5",),
     "retention keeps too little": ("retention",),
