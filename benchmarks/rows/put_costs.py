@@ -129,16 +129,15 @@ def _load(bench: Bench, broker: TidelogBroker, shape: Shape) -> LoadResult:
 
 
 def _by_purpose(broker: TidelogBroker, server: Minio, store: str) -> dict[str, int]:
-    """The requests at the price of a PUT so far: by the broker's counters, and segments by the versions that list
-    them."""
-    counted = broker.put_priced()
+    """The requests at the price of a PUT so far: by the broker's counters, and segments by the versions that list them.
+    The versions come first, so a segment that is written meanwhile is among the others."""
     written: dict[str, int] = json.loads(
         run_module("benchmarks.loads.segment_puts", "--store", store, env=server.env).strip().splitlines()[-1]
     )
-    log, segments, manifest = (counted.pop(kind, 0) for kind in ("wal", "segment", "manifest"))
-    archive, merges = written["archive"], written["merges"]
-    purposes = {"log": log, "archive": archive, "merge": segments - archive, "floor and manifest": manifest}
-    return {**purposes, "others": sum(counted.values()), "merges": merges}
+    counted = broker.put_priced()
+    log, manifest = (counted.pop(kind, 0) for kind in ("wal", "manifest"))
+    others = sum(counted.values()) - written["archive"] - written["merge"]
+    return {"log": log, **written, "floor and manifest": manifest, "others": others}
 
 
 def _archived_share(broker: TidelogBroker, topics: Sequence[str]) -> float:
