@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
+from msgspec.structs import replace
 from tests.components.s3_endpoint import S3Bucket
 from tests.counting_files import counting_files
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
