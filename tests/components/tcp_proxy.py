@@ -11,6 +11,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 PIECE_BYTES = 1 << 16
+END_S_MAX = 1.0
+"""A connection whose bytes are held back for longer is cancelled."""
 
 
 class TcpProxy:
@@ -51,10 +53,18 @@ class TcpProxy:
 
     async def _serve(self) -> None:
         self.loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        async with await asyncio.start_server(self._connected, sock=self._listening):
+        async with await asyncio.start_server(self._connected, sock=self._listening) as server:
             self._started.set()
             await self._stopping.wait()
+            server.close()
+            await self._end_connections()
+
+    async def _end_connections(self) -> None:
+        """Also those that were accepted a moment ago: a task that is cancelled before it begins closes nothing."""
+        until_s = self.loop.time() + END_S_MAX
+        while self.loop.time() < until_s and (tasks := asyncio.all_tasks() - {asyncio.current_task()}):
             self.reset_all()
+            await asyncio.wait(tasks, timeout=0.05)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
