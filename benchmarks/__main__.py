@@ -103,33 +103,11 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "cpu": cpu.rows,
 }
 ORDER = (
-    *(
-        "produce-events",
-        "produce-letters",
-        "produce-json",
-        "rest",
-        "minio",
-        "produce-hundred",
-        "steady-state",
-        "cpu",
-        "fetch",
-        "client",
-        "stored",
-    ),
+    *("produce-events", "produce-letters", "produce-json", "rest", "minio", "produce-hundred"),
+    *("steady-state", "cpu", "fetch", "client", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *(
-        "topic",
-        "etcd",
-        "placement",
-        "group",
-        "archiving",
-        "compaction",
-        "manifest",
-        "cold-read",
-        "replay",
-        "open",
-        "verify",
-    ),
+    *("topic", "etcd", "placement", "group", "archiving", "compaction", "manifest", "cold-read"),
+    *("replay", "open", "verify"),
 )
 """The order of rows, by prefixes of their names."""
 ARTIFACTS = Path("artifacts")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from tests.broker.part_reads import ALL, fetch_parts, read_values
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, Position
 from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.consuming.partition_ends import look_up
 from tidelog.storage.errors import LeaderUnknown
 from tidelog.storage.manifests import topic_lists
@@ -116,9 +118,7 @@ async def test_a_new_leader_opens_its_manifest_once_for_the_times_of_all_partiti
     monkeypatch: pytest.MonkeyPatch, listed: bool
 ) -> None:
     counting = CountingObjectStore(await archived(monkeypatch, listed=listed))
-    async with running_broker(counting, shards=1, archiver_upkeep=False) as broker:
-        log = broker.shards.leading(0).partitions.log
-        await until(lambda: log.known is not None)
+    async with new_leader(counting) as broker:
         before = counting.usage()
         assert await offsets(broker, at(3)) == [3] * COUNT
         spent = counting.usage() - before
@@ -132,9 +132,7 @@ async def test_a_new_leader_opens_its_manifest_once_for_a_cold_fetch_of_all_part
     monkeypatch: pytest.MonkeyPatch, listed: bool
 ) -> None:
     counting = CountingObjectStore(await archived(monkeypatch, listed=listed))
-    async with running_broker(counting, shards=1, archiver_upkeep=False) as broker:
-        log = broker.shards.leading(0).partitions.log
-        await until(lambda: log.known is not None)
+    async with new_leader(counting) as broker:
         spent = await spent_on_all(broker, counting)
         check_opened_once(spent, listed=listed)
         assert spent.requests(kind=Kind.SEGMENT) <= 4, "two segments, which come whole"
@@ -157,6 +155,15 @@ async def test_another_broker_opens_the_manifest_of_a_shard_once_for_a_cold_fetc
         assert spent.requests(Verb.LIST) == 1
         assert spent.requests(Verb.GET, kind=Kind.MANIFEST) == 1 + listed, "the version, and the list if there is one"
         assert spent.requests(kind=Kind.SEGMENT) <= 4, "two segments, which come whole"
+
+
+@asynccontextmanager
+async def new_leader(store: CountingObjectStore) -> AsyncIterator[LocalBroker]:
+    """A broker that leads the only shard and knows its newest manifest."""
+    async with running_broker(store, shards=1, archiver_upkeep=False) as broker:
+        log = broker.shards.leading(0).partitions.log
+        await until(lambda: log.known is not None)
+        yield broker
 
 
 async def spent_on_all(broker: Broker, counting: CountingObjectStore) -> Usage:

@@ -1,4 +1,4 @@
-"""Pages of a topic's log: each segment and each end once, whatever the pages' size, and only what was asked for."""
+"""Pages of a topic's log: pages of any size hold each segment and each end once, and only what was asked for."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered
 from tests.broker.logs import partition_log
 from tests.formats.expected import ALL, clock_after, expected_of, unpacked
+from tests.formats.later_program import later
 from tests.formats.write import format_versions
 
 from tidelog.coordinator.cluster import feature_level, identity
@@ -60,16 +60,6 @@ def objects(folder: Path) -> dict[str, str]:
 def broker_on(folder: Path, *, upkeep: bool = False) -> AbstractAsyncContextManager[LocalBroker]:
     clock = clock_after(expected_of(FEATURE_LEVEL))
     return running_broker(LocalObjectStore(folder), clock=clock, archiver_upkeep=upkeep)
-
-
-@contextmanager
-def later(form: Format) -> Iterator[None]:
-    """A later program, which has one more version of `form`."""
-    object.__setattr__(form, "newest", form.newest + 1)
-    try:
-        yield
-    finally:
-        object.__setattr__(form, "newest", form.newest - 1)
 
 
 async def commit(broker: LocalBroker) -> None:

@@ -52,7 +52,7 @@ class FloorBeforeManifest(Archiver):
 
 
 class PublishesOnAnyVersion(Archiver):
-    """Appends its plan to the newest version, whatever others have archived since the plan was made."""
+    """Appends its plan to the newest version, even if others have archived since the plan was made."""
 
     async def _publish(
         self, entries: Sequence[StoredEntry], change: PassChange, encoded: Sequence[EncodedSegment]
@@ -113,7 +113,7 @@ class NoLookAfterAppend(ShardLog):
 
 
 class TagIsNoProof(ShardLog):
-    """Takes a version with its number as its own, whatever bytes it has."""
+    """Takes any version with its number as its own, without a look at the bytes."""
 
     async def _expect_own(self, version: int, body: bytes, conflict: Conflict) -> str:
         return (await self._log.read(version)).info.version

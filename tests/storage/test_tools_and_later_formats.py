@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
+from tests.formats.later_program import later
 from tests.storage.archive_scenes import Scene, archiver_of, keys, small_scene
 from tests.storage.copy_scenes import Source
 from tests.storage.known_topics import SaidTopics, known, scene_topics
@@ -36,16 +36,6 @@ WHAT_TO_DO = "a later version of Tidelog wrote it. Install that version here"
 def lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every version writes new lists of the topics that it changes."""
     monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
-
-
-@contextmanager
-def later(form: Format) -> Iterator[None]:
-    """A later program, which has one more version of `form`."""
-    object.__setattr__(form, "newest", form.newest + 1)
-    try:
-        yield
-    finally:
-        object.__setattr__(form, "newest", form.newest - 1)
 
 
 @dataclass

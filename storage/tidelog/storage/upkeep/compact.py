@@ -101,7 +101,7 @@ class CompactTask:
 
     async def _step(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules, pass_: _Pass) -> ShardManifest:
         step = pass_.steps[0]
-        # Level 0, whatever the inputs had: a small run may be merged like a new one.
+        # Level 0, also of inputs of a higher level: a small run may be merged like a new one.
         rewrite = Rewrite(step.runs, 0, pass_.going, checked=True)
         flavor = replace(SEGMENT_FLAVOR, bloom_column="key") if rules.key_bloom_filter else SEGMENT_FLAVOR
         made = await self._rewriter.made(place, rewrite, flavor, rules.segment_bytes)

@@ -20,7 +20,7 @@ When a merge is due
 -------------------
 1. Neighbours that are not final reach `segment_bytes` together: they become a final run. If enough level 0 arrives
    quickly, it skips the level in between, and is written twice in all.
-2. The oldest of them was archived `segment_ms` ago: they become final runs, whatever their size (as Kafka rolls its
+2. The oldest of them was archived `segment_ms` ago: they become final runs of any size (as Kafka rolls its
    active segment); a single run only if it is large.
 3. There is a fan-in of level 0: it becomes a run of level 1, unless it has a fourth of `segment_bytes` already, and
    waits for rule 1.

@@ -228,7 +228,7 @@ class _PartsRead:
         return FetchedPart(part, fetched, None if fetched else no_leader(self._shard(place)))
 
     def _unread_cold(self, place: int, part: FetchPart) -> FetchedPart:
-        """The answer before `part` is read. Without a leader, nobody can look up a position."""
+        """The answer before `part` is read. Only a leader can look up a position."""
         if isinstance(part.offset, int):
             return FetchedPart(part, None, cold=True)
         return FetchedPart(part, None, no_leader(self._shard(place)))
