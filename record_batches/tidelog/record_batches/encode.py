@@ -1,0 +1,112 @@
+"""Encodes records as record batches. No record is touched in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from crc32c import crc32c
+
+from tidelog.record_batches import native
+from tidelog.record_batches.batch_header import CRC_BEGINS_AT, HEADER_BYTES, BatchHeader, Codec, pack_header
+from tidelog.record_batches.compression import compressed
+
+NO_PRODUCER = -1
+_LOG_APPEND_TIME = 0x08
+
+
+@dataclass(frozen=True)
+class BatchRules:
+    """How records become batches. `bytes_max`: of a batch before compression; a larger record is a batch of its own."""
+
+    leader_epoch: int
+    bytes_max: int = 1 << 20
+    codec: Codec = Codec.NONE
+    has_log_append_time: bool = False
+
+
+def encode_batches(records: pa.RecordBatch, rules: BatchRules, next_offset: int | None = None) -> Iterator[bytes]:
+    """`records` (`RECORD_SCHEMA`) as batches. The last batch reaches up to `next_offset` - 1, so that a client whose
+    next record was compacted away goes on behind it; None: up to the last record."""
+    rows = _Rows(records)
+    at = 0
+    while at < records.num_rows:
+        extent = native.measure_rows(rows.native, at, records.num_rows, rules.bytes_max)
+        data = pa.allocate_buffer(extent.bytes)
+        native.encode_rows(rows.native, at, extent.rows, data.address)
+        end = at + extent.rows
+        last = rows.offset(end - 1)
+        if end == records.num_rows and next_offset is not None:
+            last = min(next_offset - 1, rows.offset(at) + (1 << 31) - 1)
+        yield _batch(rows, at, extent, compressed(rules.codec, data), last, rules)
+        at = end
+
+
+class _Rows:
+    """`records` as `struct rows`. Keeps the arrays alive whose addresses it holds."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self._offsets, timestamps, keys, values, headers = (records.column(at) for at in range(5))
+        self._timestamps = timestamps.cast(pa.int64())
+        self._kept = [keys, values]
+        self.native = native.Rows(
+            offsets=_address(self._offsets),
+            timestamps=_address(self._timestamps),
+            keys=_binary(keys),
+            values=_binary(values),
+        )
+        if headers.null_count < len(headers):
+            self._add_headers(headers)
+
+    def offset(self, row: int) -> int:
+        return int(self._offsets[row].as_py())
+
+    def timestamp(self, row: int) -> int:
+        return int(self._timestamps[row].as_py())
+
+    def _add_headers(self, headers: pa.ListArray) -> None:
+        # a null list may cover elements; `flatten` leaves them out
+        pairs = headers.flatten()
+        keys, values = pairs.field(0), pairs.field(1)
+        lengths = pc.fill_null(pc.list_value_length(headers), 0)
+        ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+        self._kept += [keys, values, ends]
+        self.native.header_ends = _address(ends)
+        self.native.header_keys, self.native.header_values = _binary(keys), _binary(values)
+
+
+def _address(array: pa.Array) -> int:
+    """Of the first value of an array of fixed width."""
+    return int(array.buffers()[1].address) + array.offset * (array.type.bit_width // 8)
+
+
+def _binary(array: pa.Array) -> native.Binary:
+    validity, ends, data = array.buffers()
+    return native.Binary(
+        ends=ends.address + 4 * array.offset,
+        data=data.address if data else None,
+        validity=validity.address if validity and array.null_count else None,
+        at=array.offset,
+    )
+
+
+def _batch(rows: _Rows, at: int, extent: native.Extent, data: pa.Buffer, last: int, rules: BatchRules) -> bytes:
+    base = rows.offset(at)
+    header = BatchHeader(
+        base_offset=base,
+        length=HEADER_BYTES + data.size,
+        leader_epoch=rules.leader_epoch,
+        crc=0,
+        attributes=rules.codec | (_LOG_APPEND_TIME if rules.has_log_append_time else 0),
+        last_offset_delta=last - base,
+        base_timestamp=rows.timestamp(at),
+        max_timestamp=extent.timestamp_max,
+        producer_id=NO_PRODUCER,
+        producer_epoch=NO_PRODUCER,
+        base_sequence=NO_PRODUCER,
+        count=extent.rows,
+    )
+    covered = crc32c(data, crc32c(pack_header(header)[CRC_BEGINS_AT:]))
+    return pack_header(replace(header, crc=covered)) + memoryview(data)
