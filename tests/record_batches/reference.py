@@ -129,5 +129,7 @@ def crc32c(data: bytes) -> int:
 
 def batch_of(records: bytes, count: int, *, base_timestamp: int, attributes: int = 0, base_offset: int = 0) -> bytes:
     """A batch of magic 2 around `records`, which may be compressed."""
-    covered = struct.pack(">hiqqqhii", attributes, count - 1, base_timestamp, base_timestamp, -1, -1, -1, count) + records
+    covered = (
+        struct.pack(">hiqqqhii", attributes, count - 1, base_timestamp, base_timestamp, -1, -1, -1, count) + records
+    )
     return struct.pack(">qiibI", base_offset, 9 + len(covered), -1, 2, crc32c(covered)) + covered

@@ -14,6 +14,7 @@ from tidelog.record_batches.batch_header import CRC_BEGINS_AT, HEADER_BYTES, Bat
 from tidelog.record_batches.compression import compressed
 
 NO_PRODUCER = -1
+OFFSET_DELTA_MAX = (1 << 31) - 1
 _LOG_APPEND_TIME = 0x08
 
 
@@ -27,20 +28,18 @@ class BatchRules:
     has_log_append_time: bool = False
 
 
-def encode_batches(records: pa.RecordBatch, rules: BatchRules, next_offset: int | None = None) -> Iterator[bytes]:
+def encode_batches(records: pa.RecordBatch, rules: BatchRules, next_offset: int | None = None) -> Iterator[pa.Buffer]:
     """`records` (`RECORD_SCHEMA`) as batches. The last batch reaches up to `next_offset` - 1, so that a client whose
     next record was compacted away goes on behind it; None: up to the last record."""
     rows = _Rows(records)
     at = 0
     while at < records.num_rows:
         extent = native.measure_rows(rows.native, at, records.num_rows, rules.bytes_max)
-        data = pa.allocate_buffer(extent.bytes)
-        native.encode_rows(rows.native, at, extent.rows, data.address)
         end = at + extent.rows
         last = rows.offset(end - 1)
         if end == records.num_rows and next_offset is not None:
-            last = min(next_offset - 1, rows.offset(at) + (1 << 31) - 1)
-        yield _batch(rows, at, extent, compressed(rules.codec, data), last, rules)
+            last = min(next_offset - 1, rows.offset(at) + OFFSET_DELTA_MAX)
+        yield _batch(rows, at, extent, last, rules)
         at = end
 
 
@@ -92,11 +91,17 @@ def _binary(array: pa.Array) -> native.Binary:
     )
 
 
-def _batch(rows: _Rows, at: int, extent: native.Extent, data: pa.Buffer, last: int, rules: BatchRules) -> bytes:
+def _batch(rows: _Rows, at: int, extent: native.Extent, last: int, rules: BatchRules) -> pa.Buffer:
+    """The records are written behind the room for the header, so that uncompressed ones are copied once only."""
+    batch = pa.allocate_buffer(HEADER_BYTES + extent.bytes)
+    native.encode_rows(rows.native, at, extent.rows, batch.address + HEADER_BYTES)
+    if rules.codec is not Codec.NONE:
+        data = compressed(rules.codec, batch.slice(HEADER_BYTES))
+        batch = pa.py_buffer(bytearray(HEADER_BYTES) + memoryview(data))
     base = rows.offset(at)
     header = BatchHeader(
         base_offset=base,
-        length=HEADER_BYTES + data.size,
+        length=batch.size,
         leader_epoch=rules.leader_epoch,
         crc=0,
         attributes=rules.codec | (_LOG_APPEND_TIME if rules.has_log_append_time else 0),
@@ -108,5 +113,7 @@ def _batch(rows: _Rows, at: int, extent: native.Extent, data: pa.Buffer, last: i
         base_sequence=NO_PRODUCER,
         count=extent.rows,
     )
-    covered = crc32c(data, crc32c(pack_header(header)[CRC_BEGINS_AT:]))
-    return pack_header(replace(header, crc=covered)) + memoryview(data)
+    room = memoryview(batch).cast("B")
+    room[:HEADER_BYTES] = pack_header(header)
+    room[:HEADER_BYTES] = pack_header(replace(header, crc=crc32c(room[CRC_BEGINS_AT:])))
+    return batch
