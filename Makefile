@@ -8,7 +8,7 @@ JOBS ?= 2
 # FETCH=no: `make test` neither fetches nor builds components; tests that need a missing one are skipped
 FETCH ?= yes
 # compiled once before the tests, which start many processes; an environment may keep Python from doing that
-PACKAGES := storage coordinator services client wire spark_connector
+PACKAGES := storage coordinator services client wire record_batches spark_connector
 PREPARE := infra/components.py prepare $(if $(filter no,$(FETCH)),--dry-run)
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,8 @@ PREPARE := infra/components.py prepare $(if $(filter no,$(FETCH)),--dry-run)
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(VENV)/.run: pyproject.toml constraints.txt hatch_build.py coordinator/tidelog/coordinator/etcd/rpc.proto
+GENERATED_FROM := coordinator/tidelog/coordinator/etcd/rpc.proto record_batches/tidelog/record_batches/records.c
+$(VENV)/.run: pyproject.toml constraints.txt hatch_build.py $(wildcard build_steps/*.py) $(GENERATED_FROM)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Tidelog and Spark into $(VENV): half a gigabyte to fetch, a minute or two ..."

@@ -19,7 +19,7 @@ from tests.end_to_end.bare_machine import BareMachine
 CHECKOUT = Path(__file__).parents[2]
 INSTALLED = (f"VENV={sys.prefix}", "--old-file", f"{sys.prefix}/.run", "--old-file", f"{sys.prefix}/.dev")
 NOT_COPIED = shutil.ignore_patterns(
-    ".git", ".venv", ".*_cache", "__pycache__", "artifacts", "*_pb2.py*", "tidelog-data"
+    ".git", ".venv", ".*_cache", "__pycache__", "artifacts", "*_pb2.py*", "*.so", "tidelog-data"
 )
 FRESH_SECONDS_MAX = 1200
 

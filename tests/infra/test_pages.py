@@ -15,6 +15,7 @@ FOLDERS = (
     "coordinator",
     "demo",
     "infra",
+    "record_batches",
     "services",
     "spark_connector",
     "storage",
@@ -23,7 +24,7 @@ FOLDERS = (
 )
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PACKAGE = re.compile(r"`(client|coordinator|services|spark_connector|storage|wire)/…/([\w./]*)`")
+PACKAGE = re.compile(r"`(client|coordinator|services|spark_connector|storage|wire|record_batches)/…/([\w./]*)`")
 
 
 def anchors(page: Path) -> set[str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Literal
 
 import pyarrow as pa
 
 from tidelog.record_batches.batch_header import Codec
 from tidelog.record_batches.errors import CorruptBatch, TooLargeBatch
 
-_STREAMS = {Codec.GZIP: "gzip", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
+_STREAMS: dict[Codec, Literal["gzip", "lz4", "zstd"]] = {Codec.GZIP: "gzip", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8
 """After the magic come the version and the lowest compatible version."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ from tidelog.record_batches import native
 from tidelog.record_batches.batch_header import (
     CRC_BEGINS_AT,
     HEADER_BYTES,
-    LENGTH_ENDS_AT,
     MAGIC,
     MAGIC_AT,
     BatchHeader,
@@ -32,21 +32,14 @@ RECORD_BYTES_MIN = 7
 @dataclass(frozen=True)
 class DecodedBatch:
     """`records` has `DRAFT_SCHEMA`; a record without headers has null there. `offset_deltas`: one for each record, to
-    be added to the base offset. `raw_bytes`: the decompressed records."""
+    be added to the base offset. `is_dense`: each record's offset is one more than that of the record before it, from
+    the base offset to the batch's last offset. `raw_bytes`: the decompressed records."""
 
     header: BatchHeader
     records: pa.RecordBatch
     offset_deltas: npt.NDArray[np.int32]
+    is_dense: bool
     raw_bytes: int
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether each record's offset is one more than that of the record before it, from the base offset on."""
-        return self.header.last_offset_delta == self.header.count - 1 and self._has_consecutive_deltas
-
-    @property
-    def _has_consecutive_deltas(self) -> bool:
-        return bool(np.array_equal(self.offset_deltas, np.arange(len(self.offset_deltas), dtype=np.int32)))
 
 
 def batches_in(data: pa.Buffer) -> Iterator[pa.Buffer]:
@@ -109,9 +102,9 @@ class _BinaryBuffers:
         self.data = pa.allocate_buffer(self.data_bytes)
         self.validity = np.zeros((self.rows + 7) // 8, np.uint8)
 
-    def array(self, kind: pa.DataType) -> pa.Array:
-        validity = pa.py_buffer(self.validity) if self.nulls else None
-        return pa.Array.from_buffers(kind, self.rows, [validity, pa.py_buffer(self.ends), self.data], self.nulls)
+    def array(self, kind: pa.DataType) -> pa.Array[Any]:
+        validity = pa.py_buffer(self.validity.data) if self.nulls else None
+        return pa.Array.from_buffers(kind, self.rows, [validity, pa.py_buffer(self.ends.data), self.data], self.nulls)
 
 
 def _decoded(header: BatchHeader, data: pa.Buffer, totals: native.Totals) -> DecodedBatch:
@@ -132,13 +125,17 @@ def _decoded(header: BatchHeader, data: pa.Buffer, totals: native.Totals) -> Dec
         **_addresses("header_value", header_values),
     )
     native.decode_records(data.address, data.size, count, header.base_timestamp, columns)
+    if header.has_log_append_time:
+        timestamps[:] = header.max_timestamp
     arrays = [
-        pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(timestamps)], 0),
+        pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(timestamps.data)], 0),
         keys.array(pa.binary()),
         values.array(pa.binary()),
         _headers(header_ends, header_keys, header_values),
     ]
-    return DecodedBatch(header, pa.RecordBatch.from_arrays(arrays, schema=DRAFT_SCHEMA), deltas, data.size)
+    records = pa.RecordBatch.from_arrays(arrays, schema=DRAFT_SCHEMA)
+    is_dense = bool(totals.dense) and header.last_offset_delta == count - 1
+    return DecodedBatch(header, records, deltas, is_dense, data.size)
 
 
 def _addresses(name: str, buffers: _BinaryBuffers) -> dict[str, int]:
@@ -147,13 +144,13 @@ def _addresses(name: str, buffers: _BinaryBuffers) -> dict[str, int]:
     return found if name == "header_key" else {**found, f"{name}_validity": buffers.validity.ctypes.data}
 
 
-def _headers(ends: npt.NDArray[np.int32], keys: _BinaryBuffers, values: _BinaryBuffers) -> pa.Array:
+def _headers(ends: npt.NDArray[np.int32], keys: _BinaryBuffers, values: _BinaryBuffers) -> pa.Array[Any]:
     count = len(ends) - 1
     if not keys.rows:
         return pa.nulls(count, HEADERS)
     has_headers = np.diff(ends) > 0
     fields = list(HEADERS.value_type)
     pairs = pa.StructArray.from_arrays([keys.array(pa.string()), values.array(pa.binary())], fields=fields)
-    validity = pa.py_buffer(np.packbits(has_headers, bitorder="little"))
+    validity = pa.py_buffer(np.packbits(has_headers, bitorder="little").data)
     nulls = count - int(np.count_nonzero(has_headers))
-    return pa.Array.from_buffers(HEADERS, count, [validity, pa.py_buffer(ends)], nulls, children=[pairs])
+    return pa.Array.from_buffers(HEADERS, count, [validity, pa.py_buffer(ends.data)], nulls, children=[pairs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +50,7 @@ class _Rows:
     def __init__(self, records: pa.RecordBatch) -> None:
         self._offsets, timestamps, keys, values, headers = (records.column(at) for at in range(5))
         self._timestamps = timestamps.cast(pa.int64())
-        self._kept = [keys, values]
+        self._kept: list[pa.Array[Any]] = [keys, values]
         self.native = native.Rows(
             offsets=_address(self._offsets),
             timestamps=_address(self._timestamps),
@@ -57,7 +58,7 @@ class _Rows:
             values=_binary(values),
         )
         if headers.null_count < len(headers):
-            self._add_headers(headers)
+            self._add_headers(cast("pa.ListArray[Any]", headers))
 
     def offset(self, row: int) -> int:
         return int(self._offsets[row].as_py())
@@ -65,9 +66,9 @@ class _Rows:
     def timestamp(self, row: int) -> int:
         return int(self._timestamps[row].as_py())
 
-    def _add_headers(self, headers: pa.ListArray) -> None:
+    def _add_headers(self, headers: pa.ListArray[Any]) -> None:
         # a null list may cover elements; `flatten` leaves them out
-        pairs = headers.flatten()
+        pairs = cast("pa.StructArray", headers.flatten())
         keys, values = pairs.field(0), pairs.field(1)
         lengths = pc.fill_null(pc.list_value_length(headers), 0)
         ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
@@ -76,17 +77,21 @@ class _Rows:
         self.native.header_keys, self.native.header_values = _binary(keys), _binary(values)
 
 
-def _address(array: pa.Array) -> int:
+def _address(array: pa.Array[Any]) -> int:
     """Of the first value of an array of fixed width."""
-    return int(array.buffers()[1].address) + array.offset * (array.type.bit_width // 8)
+    return _start(array.buffers()[1]) + array.offset * (int(array.type.bit_width) // 8)
 
 
-def _binary(array: pa.Array) -> native.Binary:
+def _start(buffer: pa.Buffer | None) -> int:
+    return int(buffer.address) if buffer else 0
+
+
+def _binary(array: pa.Array[Any]) -> native.Binary:
     validity, ends, data = array.buffers()
     return native.Binary(
-        ends=ends.address + 4 * array.offset,
-        data=data.address if data else None,
-        validity=validity.address if validity and array.null_count else None,
+        ends=_start(ends) + 4 * array.offset,
+        data=_start(data),
+        validity=_start(validity) if array.null_count else 0,
         at=array.offset,
     )
 

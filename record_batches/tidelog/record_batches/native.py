@@ -1,13 +1,13 @@
 """Calls `records.c`. The calls release the GIL, so batches of several requests are decoded side by side.
 
-The library is compiled when Tidelog is installed (`hatch_build.py`).
+The library is compiled when Tidelog is installed (`build_steps/native_library.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_char, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,10 @@ class Extent(ctypes.Structure):
 
 
 def _loaded() -> ctypes.CDLL:
+    if not LIBRARY.exists():
+        raise ImportError(
+            f"{LIBRARY} is missing. Install Tidelog again: `make demo`, `make test` or `pip install -e .`"
+        )
     library = ctypes.CDLL(str(LIBRARY))
     arguments: dict[str, Sequence[Any]] = {
         "measure_records": (c_void_p, c_int64, c_int32, c_int64, POINTER(Totals)),
@@ -103,6 +107,11 @@ def _loaded() -> ctypes.CDLL:
 
 
 _LIBRARY = _loaded()
+
+
+def source_digest() -> str:
+    """The SHA-256 of the `records.c` that the library was compiled from."""
+    return (c_char * 64).in_dll(_LIBRARY, "source_digest").value.decode()
 
 
 def measure_records(address: int, size: int, count: int, base_timestamp: int) -> tuple[int, Totals]:

@@ -17,6 +17,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+EXPORT const char source_digest[] = SOURCE_DIGEST; /* of this file; a test compares it with the file that is there */
+
 enum fault {
     NONE = 0,
     TRUNCATED = 1,     /* a record or a part of it ends after the batch, or after its record */
@@ -258,11 +260,16 @@ static struct piece value_of(const struct binary *array, int64_t row) {
 
 static int64_t size_of_bytes(struct piece bytes) { return size_of_varlong(bytes.size) + length_of(bytes); }
 
+/* The difference of two numbers, which wraps: readers add it again in the same way. */
+static int64_t delta_of(const int64_t *numbers, int64_t base, int64_t row) {
+    return (int64_t)((uint64_t)numbers[row] - (uint64_t)numbers[base]);
+}
+
 /* The bytes of a record without its length. */
 static int64_t size_of_record(const struct rows *in, int64_t base, int64_t row) {
     int32_t first = in->header_ends ? in->header_ends[row] : 0, last = in->header_ends ? in->header_ends[row + 1] : 0;
-    int64_t size = 1 + size_of_varlong(in->timestamps[row] - in->timestamps[base]) +
-                   size_of_varlong(in->offsets[row] - in->offsets[base]) + size_of_bytes(value_of(&in->keys, row)) +
+    int64_t size = 1 + size_of_varlong(delta_of(in->timestamps, base, row)) +
+                   size_of_varlong(delta_of(in->offsets, base, row)) + size_of_bytes(value_of(&in->keys, row)) +
                    size_of_bytes(value_of(&in->values, row)) + size_of_varlong(last - first);
     for (int32_t i = first; i < last; i++)
         size += size_of_bytes(value_of(&in->header_keys, i)) + size_of_bytes(value_of(&in->header_values, i));
@@ -277,7 +284,7 @@ struct extent { /* of the records from `base` on that fit */
  * 31 bits of the first. */
 EXPORT void measure_rows(const struct rows *in, int64_t base, int64_t end, int64_t bytes_max, struct extent *found) {
     *found = (struct extent){0, 0, in->timestamps[base]};
-    for (int64_t row = base; row < end && in->offsets[row] - in->offsets[base] < INT32_MAX; row++) {
+    for (int64_t row = base; row < end && delta_of(in->offsets, base, row) < INT32_MAX; row++) {
         int64_t size = size_of_record(in, base, row);
         size += size_of_varlong(size);
         if (found->rows && found->bytes + size > bytes_max) return;
@@ -307,8 +314,8 @@ EXPORT void encode_rows(const struct rows *in, int64_t base, int64_t count, uint
         int32_t last = in->header_ends ? in->header_ends[row + 1] : 0;
         out = write_varlong(out, size_of_record(in, base, row));
         *out++ = 0; /* attributes */
-        out = write_varlong(out, in->timestamps[row] - in->timestamps[base]);
-        out = write_varlong(out, in->offsets[row] - in->offsets[base]);
+        out = write_varlong(out, delta_of(in->timestamps, base, row));
+        out = write_varlong(out, delta_of(in->offsets, base, row));
         out = write_bytes(out, value_of(&in->keys, row));
         out = write_bytes(out, value_of(&in->values, row));
         out = write_varlong(out, last - first);
