@@ -27,7 +27,7 @@ class TcpProxy:
         self.accepted = 0
         self._open: set[asyncio.StreamWriter] = set()
         self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="tcp-proxy", daemon=True)
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="tcp-proxy", daemon=True)
 
     async def passes(self, piece: bytes, client: asyncio.StreamWriter, /, *, to_server: bool) -> bool:
         """Whether `piece`, of the connection to `client`, goes on. Runs on the proxy's event loop."""
@@ -43,21 +43,27 @@ class TcpProxy:
             writer.transport.abort()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.thread.start()
         assert self._started.wait(10)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
+        self.loop.call_soon_threadsafe(self.stopping.set)
+        self.thread.join()
 
     async def _serve(self) -> None:
-        self.loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self.stopping = asyncio.get_running_loop(), asyncio.Event()
         async with await asyncio.start_server(self._connected, sock=self._listening) as server:
             self._started.set()
-            await self._stopping.wait()
-            server.close()
+            await self.stopping.wait()
+            self._stop_accepting()
             await self._end_connections()
+            server.close()
+
+    def _stop_accepting(self) -> None:
+        """Not by `Server.close`: in Python 3.11 a connection that was accepted in the same turn of the loop then fails
+        an assertion in asyncio (`Server._attach`), and its transport is never closed (python/cpython#109564)."""
+        self.loop.remove_reader(self._listening)
 
     async def _end_connections(self) -> None:
         """Also those that were accepted a moment ago: a task that is cancelled before it begins closes nothing."""

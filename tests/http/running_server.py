@@ -1,4 +1,8 @@
-"""A broker that listens in its own thread, for tests without asyncio."""
+"""A broker that listens in its own thread, for tests without asyncio.
+
+It runs on uvloop, as a broker process does. asyncio's own loop loses a connection that is accepted as the server stops
+(see `TcpProxy`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
+
+import uvloop
 
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
@@ -27,7 +33,7 @@ class RunningServer:
         self._store = store
         self._stop = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()), daemon=True)
 
     @property
     def url(self) -> str:
