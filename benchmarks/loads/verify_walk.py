@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from benchmarks.made_up_bucket import MadeUpBucket
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.made_up_bucket import SHARD, MadeUpBucket
 from tests.benchmarks.test_bench_quick import bench
 
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.layout import shard_segment_key
 
 

@@ -11,7 +11,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage.bucket.sweep import DAY_MS
+from tidelog.storage.bucket.sweep.bucket_sweep import DAY_MS
 from tidelog.storage.layout import shard_segment_key, shard_segment_name, staging_prefix, topic_prefix
 from tidelog.storage.stores.memory import MemoryObjectStore
 

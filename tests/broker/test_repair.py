@@ -24,11 +24,11 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.archive import archive_damage
 from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
-from tidelog.storage.bucket.copy import BucketCopy
-from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
+from tidelog.storage.bucket.copy.transfer import CopyReport, Transfer
 from tidelog.storage.bucket.finding import Severity
-from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair, RepairPlan
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import index_prefix, manifests_prefix, numbered_key, wal_prefix
 from tidelog.storage.object_store import ObjectStore, list_all

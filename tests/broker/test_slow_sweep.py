@@ -12,8 +12,8 @@ from tests.storage.archive_scenes import NEVER, CrashingStore, GatedStore, keys
 from tests.storage.instant_clock import InstantClock
 
 from tidelog.services.broker.archive.slow_sweep import REQUESTS_PER_S, SlowSweep, sweep_settings
-from tidelog.storage.bucket.sweep import DAY_MS
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.sweep.bucket_sweep import DAY_MS
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import STAGING_PREFIX
 from tidelog.storage.object_store import ObjectStore

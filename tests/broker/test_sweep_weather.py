@@ -23,8 +23,8 @@ from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.slow_sweep import SlowSweep
-from tidelog.storage.bucket.sweep import SweepSettings
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.sweep.bucket_sweep import SweepSettings
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.layout import TOPICS_PREFIX, shard_segment_id
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -27,7 +27,7 @@ LAZY = (
     "tidelog.coordinator.recovery.recover",
     "tidelog.services.runtime.serving",
     "tidelog.services.workers.process",
-    "tidelog.storage.bucket.verify",
+    "tidelog.storage.bucket.verify.verification",
     "rich.progress",
 )
 """Modules that commands import when they run, beside those of the command line itself."""

@@ -27,7 +27,7 @@ from tests.formats.write import format_versions
 from tidelog.services.broker.api.produce import Draft, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.bucket.attest import BucketAttestation, Unproved
-from tidelog.storage.bucket.copy import decode_copy_mark
+from tidelog.storage.bucket.copy_mark import decode_copy_mark
 from tidelog.storage.formats import FEATURE_LEVEL
 from tidelog.storage.layout import (
     COPY_KEY,

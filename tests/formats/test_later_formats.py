@@ -23,9 +23,9 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage import formats
 from tidelog.storage.bucket.attest import BucketAttestation, Unproved
-from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
-from tidelog.storage.bucket.repair import BucketRepair
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.copy_mark import CopyMark, encode_copy_mark
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import NewerFormat
 from tidelog.storage.formats import FEATURE_LEVEL, Format
 from tidelog.storage.layout import COPY_KEY

@@ -36,8 +36,8 @@ from tidelog.services.broker.api.produce import Draft, ProduceOptions, ProducerS
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage import formats
 from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
-from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
-from tidelog.storage.bucket.repair import BucketRepair
+from tidelog.storage.bucket.copy_mark import CopyMark, encode_copy_mark
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair
 from tidelog.storage.layout import COPY_KEY
 from tidelog.storage.manifests import topic_lists
 from tidelog.storage.records import DRAFT_SCHEMA

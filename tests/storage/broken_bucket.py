@@ -11,7 +11,7 @@ from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.bucket.finding import Finding
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.layout import manifests_prefix
 from tidelog.storage.manifests.segment_columns import columns_of
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, decode_version, encode_version

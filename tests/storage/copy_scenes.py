@@ -19,9 +19,10 @@ from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
 from tidelog.storage.bucket.attest import BucketAttestation, TopicHead
-from tidelog.storage.bucket.copy import BucketCopy, decode_copy_mark
-from tidelog.storage.bucket.copy_transfer import Transfer
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
+from tidelog.storage.bucket.copy.transfer import Transfer
+from tidelog.storage.bucket.copy_mark import decode_copy_mark
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.layout import COPY_KEY, TOPICS_PREFIX, lists_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy

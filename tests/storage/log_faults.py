@@ -8,7 +8,7 @@ from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.known_topics import known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
+from tidelog.storage.bucket.copy_mark import CopyMark, encode_copy_mark
 from tidelog.storage.layout import COPY_KEY
 from tidelog.storage.manifests.shard_manifest import ManifestChange
 from tidelog.storage.manifests.shard_values import ChangeKind

@@ -9,8 +9,8 @@ from tests.storage.archive_scenes import ManualClock, Scene, archiver_of, manife
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
-from tidelog.storage.bucket.sweep_report import Stray
+from tidelog.storage.bucket.sweep.bucket_sweep import DAY_MS, BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep.sweep_report import Stray
 from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange

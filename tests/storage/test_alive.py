@@ -13,11 +13,11 @@ from tests.storage.known_topics import SaidTopics
 from tests.storage.living_bucket import LivingBucket, NamedStore
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.bucket.copy import BucketCopy
-from tidelog.storage.bucket.copy_transfer import Transfer
+from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
+from tidelog.storage.bucket.copy.transfer import Transfer
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.sweep.bucket_sweep import BucketSweep, SweepSettings
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.layout import shard_history_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 from tests.storage.archive_scenes import Scene, archiver_of, check_logs, manifest_of
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.records import STORED_SCHEMA, from_stored
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.local import LocalObjectStore

@@ -30,8 +30,8 @@ from tests.storage.known_topics import SaidTopics, known
 from tests.storage.record_tables import SHOP, WEB
 from tests.storage.sweep_scenes import orphan_in
 
-from tidelog.storage.bucket.copy import BucketCopy, is_settled
-from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.copy.bucket_copy import BucketCopy, is_settled
+from tidelog.storage.bucket.copy.transfer import CopyReport, Transfer
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import COPY_KEY, topic_prefix, wal_prefix
 from tidelog.storage.manifests import topic_lists

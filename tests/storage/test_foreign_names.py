@@ -11,11 +11,13 @@ from tests.storage.broken_bucket import Bucket, bucket_of_scene
 from tests.storage.known_topics import SaidTopics
 from tests.storage.sweep_scenes import NO_GRACE, sweep_of
 
-from tidelog.storage.bucket import listing, repair_survey, sweep_report
+from tidelog.storage.bucket import listing
 from tidelog.storage.bucket.finding import Finding, Seen, Severity
-from tidelog.storage.bucket.manifest_check import ManifestCheck
-from tidelog.storage.bucket.repair import BucketRepair
+from tidelog.storage.bucket.repair import repair_survey
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair
 from tidelog.storage.bucket.shard_look import ShardLook
+from tidelog.storage.bucket.sweep import sweep_report
+from tidelog.storage.bucket.verify.manifest_check import ManifestCheck
 from tidelog.storage.layout import MANIFESTS_PREFIX, history_key, manifests_prefix, shard_history_prefix
 from tidelog.storage.manifests import shard_history
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo

@@ -31,8 +31,8 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 from tests.storage.sweep_scenes import orphan_in, rewrite
 
 from tidelog.storage.bucket.finding import Severity
-from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair, RepairPlan
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition
 from tidelog.storage.manifests import topic_lists

@@ -25,9 +25,9 @@ from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, orphan_in, rewrite, sweep_of, swept
 
-from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
-from tidelog.storage.bucket.sweep_report import Reason
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.sweep.bucket_sweep import DAY_MS, BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep.sweep_report import Reason
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import (
     STAGING_PREFIX,

@@ -22,8 +22,8 @@ from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.slow_sweep import SlowSweep
-from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
-from tidelog.storage.bucket.sweep_report import Reason
+from tidelog.storage.bucket.sweep.bucket_sweep import BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep.sweep_report import Reason
 from tidelog.storage.layout import shard_segment_id, staging_prefix, topic_prefix
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.s3 import S3ObjectStore

@@ -15,11 +15,11 @@ from tests.storage.sweep_scenes import NO_GRACE
 
 from tidelog.storage import formats
 from tidelog.storage.archive.archiver import Archiver
-from tidelog.storage.bucket.copy import BucketCopy
-from tidelog.storage.bucket.copy_transfer import Transfer
-from tidelog.storage.bucket.repair import BucketRepair
-from tidelog.storage.bucket.sweep import BucketSweep
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
+from tidelog.storage.bucket.copy.transfer import Transfer
+from tidelog.storage.bucket.repair.bucket_repair import BucketRepair
+from tidelog.storage.bucket.sweep.bucket_sweep import BucketSweep
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.formats import Format
 from tidelog.storage.layout import TopicPartition, lists_prefix, shard_segment_key
 from tidelog.storage.manifests import topic_lists

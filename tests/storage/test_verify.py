@@ -10,7 +10,7 @@ from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.listing import stored_bytes
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime

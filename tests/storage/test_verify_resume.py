@@ -7,8 +7,8 @@ from tests.storage.archive_scenes import NEVER, Crash, CrashingStore, Scene, arc
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.bucket.finding import Finding
-from tidelog.storage.bucket.verify import BucketVerification
-from tidelog.storage.bucket.verify_state import WalkState, decode_state, encode_state
+from tidelog.storage.bucket.verify.verification import BucketVerification
+from tidelog.storage.bucket.verify.verify_state import WalkState, decode_state, encode_state
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -19,7 +19,7 @@ from tidelog.coordinator.groups.journal.journal_entry import decode_entry, encod
 from tidelog.coordinator.groups.stored import offset_key
 from tidelog.coordinator.recovery.groups_check import GroupsCheck
 from tidelog.storage.bucket.finding import Finding, Looked, Severity
-from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -8,8 +8,8 @@ from botocore.config import Config
 from tests.components.s3_endpoint import REGION, S3Bucket
 from tests.storage.known_topics import SaidTopics
 
-from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
-from tidelog.storage.bucket.sweep_report import Reason
+from tidelog.storage.bucket.sweep.bucket_sweep import BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep.sweep_report import Reason
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore

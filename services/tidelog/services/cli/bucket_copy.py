@@ -15,7 +15,7 @@ from tidelog.services.cli.progress import Progress
 from tidelog.services.settings.setting import Setting
 
 if TYPE_CHECKING:
-    from tidelog.storage.bucket.copy_transfer import CopyReport
+    from tidelog.storage.bucket.copy.transfer import CopyReport
 
 MIB = 1024 * 1024
 GRACE = Setting("--grace", "duration", 60_000, "Nothing is deleted sooner.", 60_000, 365 * 86_400_000)
@@ -56,8 +56,8 @@ def copy(
 
 
 async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, grace_s: float) -> CopyReport:
-    from tidelog.storage.bucket.copy import BucketCopy
-    from tidelog.storage.bucket.copy_transfer import Transfer
+    from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
+    from tidelog.storage.bucket.copy.transfer import Transfer
     from tidelog.storage.bucket.listing import stored_bytes
 
     async with opened_bucket(source) as ours, opened_bucket(target, may_create=True) as theirs:

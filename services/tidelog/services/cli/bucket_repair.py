@@ -14,8 +14,8 @@ from tidelog.services.cli.exit_codes import DAMAGED
 from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 
 if TYPE_CHECKING:
-    from tidelog.storage.bucket.repair import RepairPlan
-    from tidelog.storage.bucket.repair_plan import TopicRepair
+    from tidelog.storage.bucket.repair.bucket_repair import RepairPlan
+    from tidelog.storage.bucket.repair.repair_plan import TopicRepair
     from tidelog.storage.manifests.losses import Loss
 
 ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Repair, or only print the plan.")]
@@ -46,7 +46,7 @@ def repair(
 
 async def _repair(store: str, *, apply: bool, deep: bool, as_json: bool) -> bool:
     """Whether no damage is left."""
-    from tidelog.storage.bucket.repair import BucketRepair
+    from tidelog.storage.bucket.repair.bucket_repair import BucketRepair
 
     async with opened_bucket(store) as opened:
         bucket = BucketRepair(opened.store, opened.topics(), opened.runtime, deep=deep)

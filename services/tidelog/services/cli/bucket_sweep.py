@@ -13,7 +13,7 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from tidelog.services.settings.setting import Setting
 
 if TYPE_CHECKING:
-    from tidelog.storage.bucket.sweep_report import Stray, SweepReport
+    from tidelog.storage.bucket.sweep.sweep_report import Stray, SweepReport
 
 GRACE = Setting("--grace", "duration", 86_400_000, "Nothing younger is touched.", 60_000, 365 * 86_400_000)
 """A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""
@@ -48,7 +48,7 @@ def sweep(
 
 
 async def _sweep(store: str, *, grace_ms: int, delete: bool, as_json: bool) -> SweepReport:
-    from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
+    from tidelog.storage.bucket.sweep.bucket_sweep import BucketSweep, SweepSettings
 
     async with opened_bucket(store) as bucket:
         sweep = BucketSweep(bucket.store, bucket.topics(), bucket.runtime, SweepSettings(grace_ms, delete))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidelog.storage.bucket.finding import Summary
-    from tidelog.storage.bucket.verify_state import WalkState
+    from tidelog.storage.bucket.verify.verify_state import WalkState
 
 SAVE_EVERY_S = 5.0
 
@@ -59,8 +59,8 @@ async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int,
     from tidelog.coordinator.recovery.groups_check import GroupsCheck
     from tidelog.coordinator.recovery.journal_check import JournalCheck
     from tidelog.storage.bucket.listing import stored_bytes
-    from tidelog.storage.bucket.verify import BucketVerification
-    from tidelog.storage.bucket.verify_state import WalkState
+    from tidelog.storage.bucket.verify.verification import BucketVerification
+    from tidelog.storage.bucket.verify.verify_state import WalkState
 
     async with opened_bucket(store) as bucket:
         file = ResumeFile(resume, bucket.runtime.clock.monotonic) if resume else None
@@ -101,7 +101,7 @@ class ResumeFile:
 
     def opened(self, beginning: WalkState) -> WalkState:
         """The state in the file, or `beginning` if there is no file. Raises `Corrupt`, `Invalid`."""
-        from tidelog.storage.bucket.verify_state import decode_state
+        from tidelog.storage.bucket.verify.verify_state import decode_state
 
         if self._path.exists():
             return decode_state(str(self._path), self._path.read_bytes(), store=beginning.store, deep=beginning.deep)
@@ -124,7 +124,7 @@ class ResumeFile:
         self._path.unlink(missing_ok=True)
 
     def _save(self, state: WalkState) -> None:
-        from tidelog.storage.bucket.verify_state import encode_state
+        from tidelog.storage.bucket.verify.verify_state import encode_state
 
         beside = self._path.with_name(f"{self._path.name}.new")
         beside.write_bytes(encode_state(state))

@@ -1,5 +1,5 @@
 """Reads segments for tools: checks every byte of one against its entry in the manifest (`check_segment`), describes one
-that no list describes (`described`), and tells which records an upload holds (`ends_of`).
+that no list describes (`described`), and tells whether an upload holds records that no log has (`records_beyond`).
 
 `check_segment` reads a few row groups at a time, so memory does not grow with the size of the object. It checks the
 footer and its header, the checksum of each row group, the partition and offset of each record against the spans, and
@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import topic_id_of_list
-from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
-from tidelog.storage.manifests.topic_state import cold_ends_in
+from tidelog.storage.manifests.shard_values import EMPTY, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.topic_state import TopicState, cold_ends_in
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
 from tidelog.storage.parquet.parquet_format import (
     MAGIC,
@@ -63,6 +63,20 @@ async def ends_of(store: ObjectStore, key: str) -> Mapping[int, int]:
         return cold_ends_in(key, (await store.get(key)).data)
     _, spans = decode_place(key, await read_footer(store, key))
     return {partition: last_offset + 1 for partition, _, last_offset, _ in spans}
+
+
+async def records_beyond(
+    store: ObjectStore, key: str, state: TopicState | None, wal_ends: Mapping[int, int] | None = None
+) -> bool:
+    """Whether the segment or list `key` holds records beyond the end of a partition, by the manifest and by the
+    write-ahead log. Raises `Corrupt`, `NewerFormat`, `NotFound`.
+
+    A crash leaves no orphan with records beyond both, because uploaded records stay in the WAL until a manifest names
+    them: then the manifest that named it is lost, unless the WAL has grown meanwhile."""
+    for number, end in (await ends_of(store, key)).items():
+        if end > max((state.partition(number) if state else EMPTY).cold_end, (wal_ends or {}).get(number, 0)):
+            return True
+    return False
 
 
 async def described(store: ObjectStore, place: SegmentPlace, info: ObjectInfo) -> TopicSegment | None:

@@ -1,12 +1,14 @@
-"""The manifest of a shard, as a tool reads it that walks a bucket for hours while brokers append versions."""
+"""A shard as a tool reads it that walks a bucket for hours while brokers append: its manifest, and headers of its
+log."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidelog.storage.bucket.finding import UNREADABLE, Finding, error, unreadable
+from tidelog.storage.bucket.finding import UNREADABLE, Finding, Unreadable, error, unreadable
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
@@ -15,6 +17,8 @@ from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import WalHeader
 
 FRESH_LOOKS_MAX = 8
 """How many times a list is looked for in a newer version, because it was collected."""
@@ -111,3 +115,17 @@ class ShardLooks:
             if look.manifest
             for topic_id, topic in look.manifest.topics.items()
         ]
+
+
+HeaderAnswer = WalHeader | Unreadable | NotFound
+
+
+async def read_header(wal: Wal, number: int, *, whole: bool) -> HeaderAnswer:
+    """The header of an entry, or why it cannot be read. `whole`: read and check the entry's records as well."""
+    try:
+        if not whole:
+            return await wal.header(number)
+        data = (await wal.log.read(number)).data
+        return (await asyncio.to_thread(wal.decode, number, data)).header
+    except (*UNREADABLE, NotFound) as fault:
+        return fault

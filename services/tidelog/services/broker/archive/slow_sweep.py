@@ -15,8 +15,8 @@ from contextlib import aclosing
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.telemetry.measurements import SweepCounts
-from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, SweepSettings
-from tidelog.storage.bucket.sweep_report import SweepReport
+from tidelog.storage.bucket.sweep.bucket_sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep.sweep_report import SweepReport
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.rationing import PacedObjectStore

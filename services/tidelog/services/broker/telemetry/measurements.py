@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.brake_figures import BrakeFigures
 from tidelog.services.broker.telemetry.group_figures import GroupFigures
-from tidelog.storage.bucket.sweep_report import Stray, SweepReport
+from tidelog.storage.bucket.sweep.sweep_report import Stray, SweepReport
 from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.stores.counting import Usage
 

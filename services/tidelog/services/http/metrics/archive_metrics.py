@@ -15,7 +15,7 @@ from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.brake_figures import BrakeFigures
 from tidelog.services.broker.telemetry.measurements import SweepCounts
-from tidelog.storage.bucket.sweep_report import Reason
+from tidelog.storage.bucket.sweep.sweep_report import Reason
 
 _GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
     (

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.storage.bucket.copy_transfer import Changed, Transfer
+from tidelog.storage.bucket.copy.transfer import Changed, Transfer
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, error, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
 from tidelog.storage.errors import Conflict, NotFound, Unavailable

@@ -7,7 +7,7 @@ snapshot.
 
 from __future__ import annotations
 
-from tidelog.storage.bucket.copy_transfer import Changed, Transfer
+from tidelog.storage.bucket.copy.transfer import Changed, Transfer
 from tidelog.storage.bucket.finding import error
 from tidelog.storage.bucket.listing import group_journals
 from tidelog.storage.errors import NotFound

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Report, Seen, Severity, error, warning
 from tidelog.storage.bucket.known_topics import JournalView, TopicKnowledge, journal_view
-from tidelog.storage.bucket.segments_check import records_beyond
+from tidelog.storage.bucket.segment_reading import records_beyond
 from tidelog.storage.bucket.shard_look import ShardLook
-from tidelog.storage.bucket.verify_state import Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import Stretch, check_wals
+from tidelog.storage.bucket.verify.verify_state import Suspicion, WalkState
+from tidelog.storage.bucket.verify.wal_check import Stretch, TopicWal, check_wals
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import TopicPartition, topic_prefix
 from tidelog.storage.object_store import ObjectStore
@@ -80,7 +80,7 @@ class TopicCheck:
                 if topic and topic.segment(key):
                     continue
                 state = topic.state if topic else None
-                beyond = await records_beyond(self._store, key, state, wal.get(place.topic_id))
+                beyond = await records_beyond(self._store, key, state, wal.get(place.topic_id, TopicWal()).ends)
             except (*UNREADABLE, NotFound):
                 continue  # reported already; or deleted, so it was no orphan
             if beyond and not await self._is_deleted(place.topic_id):

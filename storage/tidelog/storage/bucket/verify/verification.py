@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from tidelog.storage.bucket.copy import decode_copy_mark
+from tidelog.storage.bucket.copy_mark import decode_copy_mark
 from tidelog.storage.bucket.finding import (
     UNREADABLE,
     Finding,
@@ -38,13 +38,13 @@ from tidelog.storage.bucket.finding import (
 )
 from tidelog.storage.bucket.known_topics import TopicKnowledge
 from tidelog.storage.bucket.listing import SegmentPage, folders, list_segments, shard_of_folder, shards_in
-from tidelog.storage.bucket.manifest_check import ManifestCheck
-from tidelog.storage.bucket.segments_check import SegmentsCheck
 from tidelog.storage.bucket.shard_look import ShardLooks
-from tidelog.storage.bucket.topic_check import TopicCheck
 from tidelog.storage.bucket.topic_walk import TopicWalk
-from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, TopicWal, check_wals
+from tidelog.storage.bucket.verify.manifest_check import ManifestCheck
+from tidelog.storage.bucket.verify.segments_check import SegmentsCheck
+from tidelog.storage.bucket.verify.topic_check import TopicCheck
+from tidelog.storage.bucket.verify.verify_state import FINDINGS_MAX, Suspicion, WalkState
+from tidelog.storage.bucket.verify.wal_check import DEEP_AT_ONCE_MAX, TopicWal, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import WeightedSemaphore
 from tidelog.storage.layout import (

@@ -1,4 +1,4 @@
-"""Which uploads no manifest names, and the version after which none ever will (`bucket.sweep`).
+"""Which uploads no manifest names, and the version after which none ever will (`bucket_sweep`).
 
 An upload is a segment or a topic's list. It is an orphan if the newest manifest names it neither in a list nor as
 garbage, and if the manifest covers its records, which its header tells (one request). Others are left alone:
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable, warning
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.bucket.listing import SegmentPage, grouped, list_segments, shards_in
-from tidelog.storage.bucket.segments_check import records_beyond
+from tidelog.storage.bucket.segment_reading import records_beyond
 from tidelog.storage.bucket.shard_look import ShardLooks, TopicLook
 from tidelog.storage.bucket.topic_walk import TopicWalk
 from tidelog.storage.errors import Conflict, Corrupt, NotFound

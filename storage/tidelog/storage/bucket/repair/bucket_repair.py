@@ -30,9 +30,9 @@ from dataclasses import dataclass, replace
 from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Unreadable, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
-from tidelog.storage.bucket.list_restore import ListRestore, plan_list
-from tidelog.storage.bucket.repair_plan import ShardRepair, ShardView, plan_shard
-from tidelog.storage.bucket.repair_survey import ShardSurvey
+from tidelog.storage.bucket.repair.list_restore import ListRestore, plan_list
+from tidelog.storage.bucket.repair.repair_plan import ShardRepair, ShardView, plan_shard
+from tidelog.storage.bucket.repair.repair_survey import ShardSurvey
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied, encode_version

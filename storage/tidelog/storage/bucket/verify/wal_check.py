@@ -11,7 +11,6 @@ passed the entry. Entries below the floor wait for their deletion (inv. 6).
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass, field
 
@@ -20,13 +19,13 @@ from tidelog.storage.bucket.finding import (
     Finding,
     Looked,
     Report,
-    Unreadable,
     error,
     stranger,
     unreadable,
 )
-from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.bucket.listing import SHARDS_MAX, shard_of_folder
+from tidelog.storage.bucket.shard_look import HeaderAnswer, read_header
+from tidelog.storage.bucket.verify.index_check import IndexCheck
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import WAL_PREFIX
@@ -63,6 +62,11 @@ class TopicWal:
     stretches: dict[int, Stretch] = field(default_factory=dict)
     below: dict[int, Stretch] = field(default_factory=dict)
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """By partition, the offset after the last one."""
+        return {number: stretch.next_offset for number, stretch in self.stretches.items()}
+
     def meet(self, shard: int) -> None:
         """Note that its stretches in `shard` are `met`."""
         for stretch in self.stretches.values():
@@ -95,20 +99,6 @@ def shard_of(key: str) -> int | None:
     """The shard of which `key` names an entry or an index block; None for any other key."""
     found = re.fullmatch(r"wal/(\d{4,}/)(_index/)?\d{20}\.parquet", key)
     return shard_of_folder(found[1]) if found else None
-
-
-Answer = WalHeader | Unreadable | NotFound
-
-
-async def read_header(wal: Wal, number: int, *, whole: bool) -> Answer:
-    """The header of an entry, or why it cannot be read. `whole`: read and check the entry's records as well."""
-    try:
-        if not whole:
-            return await wal.header(number)
-        data = (await wal.log.read(number)).data
-        return (await asyncio.to_thread(wal.decode, number, data)).header
-    except (*UNREADABLE, NotFound) as fault:
-        return fault
 
 
 class WalCheck:
@@ -152,7 +142,7 @@ class WalCheck:
         self._epoch = self._floor.epoch
         return self._floor.number
 
-    async def _read(self, entry: EntryInfo) -> Answer:
+    async def _read(self, entry: EntryInfo) -> HeaderAnswer:
         return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
 
     async def _was_truncated(self, number: int) -> bool:
@@ -172,7 +162,7 @@ class WalCheck:
             text += ": without a manifest, a log begins with entry 0"
         return error(self._wal.key(first), text)
 
-    async def _check_entry(self, entry: EntryInfo, answer: Answer) -> None:
+    async def _check_entry(self, entry: EntryInfo, answer: HeaderAnswer) -> None:
         key = self._wal.key(entry.number)
         if isinstance(answer, UNREADABLE):
             await self._report(unreadable(answer, entry.size_bytes))
@@ -208,7 +198,7 @@ class WalCheck:
             stretches[number] = Stretch(first.key, first.base_offset, span.next_offset, shard)
         return texts
 
-    def _note_below(self, answer: Answer) -> None:
+    def _note_below(self, answer: HeaderAnswer) -> None:
         if not isinstance(answer, WalHeader):
             return  # it is garbage; whether it is damaged or deleted by now does not matter
         for span in answer.spans:

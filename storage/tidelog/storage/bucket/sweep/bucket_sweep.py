@@ -31,7 +31,7 @@ worker stalls. One such version serves all orphans of a shard.
 
 *Doubt.* The sweep leaves alone, and names in `report`:
 
-- uploads with records that the manifest does not cover (`sweep_orphans`): the archiver needs time, or a manifest was
+- uploads with records that the manifest does not cover (`orphans`): the archiver needs time, or a manifest was
   lost, which `verify` reports and a person must repair;
 - topics that the journal does not know: a topic counts as deleted only if the journal says so;
 - shards whose manifest, and topics whose list cannot be read;
@@ -51,8 +51,8 @@ from itertools import groupby
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge
 from tidelog.storage.bucket.listing import folders
-from tidelog.storage.bucket.sweep_orphans import NO_SHARD, OrphanSearch, Upload
-from tidelog.storage.bucket.sweep_report import Reason, Stray, SweepReport
+from tidelog.storage.bucket.sweep.orphans import NO_SHARD, OrphanSearch, Upload
+from tidelog.storage.bucket.sweep.sweep_report import Reason, Stray, SweepReport
 from tidelog.storage.errors import Denied, Unavailable
 from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tidelog.storage.bucket.finding import Finding, Summary
-from tidelog.storage.bucket.wal_check import WalContent
+from tidelog.storage.bucket.verify.wal_check import WalContent
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.segments.topic_segment import SegmentPlace
 

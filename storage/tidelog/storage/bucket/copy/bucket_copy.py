@@ -24,19 +24,16 @@ written to. Garbage, orphans, staged objects and the index of write-ahead logs a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-import msgspec
-
-from tidelog.storage.bucket.copy_groups import copy_groups
-from tidelog.storage.bucket.copy_shard import Cut, ShardCopy
-from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.copy.copy_groups import copy_groups
+from tidelog.storage.bucket.copy.copy_shard import Cut, ShardCopy
+from tidelog.storage.bucket.copy.transfer import CopyReport, Transfer
+from tidelog.storage.bucket.copy_mark import CopyMark, decode_copy_mark, encode_copy_mark
 from tidelog.storage.bucket.finding import error
 from tidelog.storage.bucket.known_topics import TopicKnowledge, journal_view, live_topics
 from tidelog.storage.bucket.listing import SegmentPage, list_segments, shards_in, topics_in
-from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.formats import COPY_MARK
-from tidelog.storage.json_checksum import check_checksum, with_checksum
+from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import (
     COPY_KEY,
     META_PREFIX,
@@ -51,38 +48,6 @@ from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
 ROUNDS_MAX = 16
 JOURNAL_SUFFIX = ".json"
-
-
-@dataclass(frozen=True)
-class CopyMark:
-    """The object by which a bucket is known as a copy of the bucket `source` of the cluster `cluster_id` (empty: it has
-    no identity yet). `wal_ends` has the next number of each shard's log, `manifest_ends` that of its manifest,
-    `journal_end` that of the journal: entries beyond were written by a broker on the copy. Until `whole` is set, logs
-    and manifests may not meet."""
-
-    source: str
-    cluster_id: str
-    whole: bool
-    wal_ends: Mapping[int, int] = field(default_factory=dict)
-    manifest_ends: Mapping[int, int] = field(default_factory=dict)
-    journal_end: int = 0
-    copied_at_ms: int = 0
-    format_version: int = COPY_MARK.newest
-
-
-def encode_copy_mark(mark: CopyMark) -> bytes:
-    return with_checksum(msgspec.json.encode(mark))
-
-
-def decode_copy_mark(data: bytes) -> CopyMark:
-    """Raises `Corrupt`, `NewerFormat`."""
-    try:
-        mark = msgspec.json.decode(data, type=CopyMark)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise Corrupt(COPY_KEY, f"is not the mark of a copy: {fault}") from fault
-    check_checksum(COPY_KEY, data)
-    COPY_MARK.check(COPY_KEY, mark.format_version)
-    return mark
 
 
 class BucketCopy:

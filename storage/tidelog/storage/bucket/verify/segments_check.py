@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Looked, Report, Severity, error, unreadable, warning
 from tidelog.storage.bucket.listing import SegmentPage, is_there
-from tidelog.storage.bucket.segment_reading import check_segment, ends_of, size_text
+from tidelog.storage.bucket.segment_reading import check_segment, records_beyond, size_text
 from tidelog.storage.bucket.shard_look import ShardLook, TopicLook
-from tidelog.storage.bucket.topic_rules import topic_faults
-from tidelog.storage.bucket.wal_check import TopicWal
+from tidelog.storage.bucket.verify.topic_rules import topic_faults
+from tidelog.storage.bucket.verify.wal_check import TopicWal
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import WeightedSemaphore, in_order
-from tidelog.storage.manifests.shard_values import EMPTY, TopicSegment
+from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectInfo, ObjectStore
 from tidelog.storage.segments.topic_segment import SegmentPlace
@@ -146,7 +146,7 @@ class SegmentsCheck:
             return None
         orphan = Finding(Severity.ORPHAN, info.key, "is a segment that no manifest names", info.size)
         try:
-            beyond = await records_beyond(self._store, info.key, found.state, self._wal)
+            beyond = await records_beyond(self._store, info.key, found.state, self._wal.ends)
         except UNREADABLE as fault:
             text = f"is a segment that no manifest names, and cannot be read: {fault}"
             await self._report(warning(info.key, text, info.size))
@@ -185,16 +185,3 @@ class SegmentsCheck:
             f": it holds {first}{more}{self._of_topic()}; restore it from a copy of the bucket, or run "
             "`tidelog bucket repair`"
         )
-
-
-async def records_beyond(store: ObjectStore, key: str, state: TopicState | None, wal: TopicWal | None = None) -> bool:
-    """Whether the segment or list `key` holds records beyond the end of a partition, by the manifest and by `wal`.
-    Raises `Corrupt`, `NewerFormat`, `NotFound`.
-
-    A crash leaves no orphan with records beyond both, because uploaded records stay in the WAL until a manifest names
-    them: then the manifest that named it is lost, unless the WAL has grown meanwhile."""
-    for number, end in (await ends_of(store, key)).items():
-        stretch = wal.stretches.get(number) if wal else None
-        if end > max((state.partition(number) if state else EMPTY).cold_end, stretch.next_offset if stretch else 0):
-            return True
-    return False

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from tidelog.storage.bucket.finding import UNREADABLE, Unreadable
 from tidelog.storage.bucket.known_topics import KnownTopic
-from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
+from tidelog.storage.bucket.repair.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
 from tidelog.storage.bucket.segment_reading import described, size_text
-from tidelog.storage.bucket.wal_check import read_header
+from tidelog.storage.bucket.shard_look import read_header
 from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import manifests_prefix, shard_segment_name, shard_segment_prefix
