@@ -17,7 +17,7 @@ from tests.doors.line_door import LineDoor
 from tidelog.services.runtime import serving
 from tidelog.services.settings.settings import Settings
 http = serving.front_doors
-serving.front_doors = lambda runtime: (*http(runtime), LineDoor())
+serving.front_doors = lambda runtime, settings: (*http(runtime, settings), LineDoor())
 sys.exit(serving.serve(Settings(store=sys.argv[1], port=0, log_format="json")))
 """
 

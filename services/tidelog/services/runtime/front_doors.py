@@ -6,9 +6,20 @@ from collections.abc import Sequence
 
 from tidelog.services.doors.front_door import FrontDoor
 from tidelog.services.http.http_door import HttpDoor
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 
-def front_doors(runtime: Runtime) -> Sequence[FrontDoor]:
-    """All doors, closed. A line here adds one."""
-    return (HttpDoor(runtime),)
+def front_doors(runtime: Runtime, settings: Settings) -> Sequence[FrontDoor]:
+    """The doors that `settings` open, still closed. A line here adds one."""
+    doors: list[FrontDoor] = [HttpDoor(runtime)]
+    if settings.listeners is not None:
+        doors.append(_kafka_door(runtime))
+    return doors
+
+
+def _kafka_door(runtime: Runtime) -> FrontDoor:
+    """Imported here, so that a broker without such clients does not hold their protocol in memory."""
+    from tidelog.services.kafka.kafka_door import KafkaDoor
+
+    return KafkaDoor(runtime)

@@ -39,7 +39,7 @@ def serve(settings: Settings, service_links: Collection[str] = ()) -> int:
     configure_logs(settings.log_level, settings.log_format)
     log_ignored(service_links)
     runtime = Runtime()
-    doors = front_doors(runtime)
+    doors = front_doors(runtime, settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             for door in doors:

@@ -39,6 +39,22 @@ class Settings:
     connections_max: int = count(
         10_000, "1 to 1000000", "Open connections, of which nine tenths may wait for records; beyond that, 503."
     )
+    listeners: str | None = text(
+        None,
+        "Where to listen for clients of Kafka's protocol: NAME://HOST:PORT, several with commas, for example "
+        "PLAINTEXT://0.0.0.0:9092. An empty HOST is every address of the machine; auto is nowhere.",
+    )
+    advertised_listeners: str | None = text(
+        None,
+        "The address of each of the listeners, by its NAME, that clients of Kafka's protocol are told; auto is that of "
+        "listeners.",
+    )
+    max_connections: int = count(
+        20_000, "1 to 1000000", "Open connections of clients of Kafka's protocol; a further one is closed."
+    )
+    connections_max_idle_ms: int = duration(
+        "10m", "1s to 1d", "A connection of Kafka's protocol that is idle for this long is closed."
+    )
     http_hosts_allowed: str | None = text(
         None,
         "Names that the Host header of a request may have besides localhost, IP addresses and the advertised address. "
@@ -100,6 +116,14 @@ class Settings:
         "1KiB to 1GiB",
         "Size of one request body after decompression; a larger one gets 413.",
         group="Requests",
+    )
+    socket_request_max_bytes: int = size(
+        "100MiB", "1KiB to 1GiB", "Size of one request of Kafka's protocol; a larger one ends its connection."
+    )
+    queued_max_request_bytes: int = size(
+        "256MiB",
+        "1MiB to 1TiB",
+        "Requests of Kafka's protocol that are in memory; beyond that, their connections are read later.",
     )
     request_max_records: int = count(1_000_000, "1 to 100000000", "Records in one request body.")
     request_read_timeout_ms: int = duration("30s", "100ms to 1h", "Time limit for a request body to arrive.")

@@ -168,7 +168,11 @@ def _chosen(given: _Given) -> Chosen:
 
 def _check_together(settings: Settings) -> None:
     """Check the bounds that lie between two settings."""
-    for smaller, larger in (("flush.max.bytes", "buffer.max.bytes"), ("key.max.bytes", "request.max.bytes")):
+    for smaller, larger in (
+        ("flush.max.bytes", "buffer.max.bytes"),
+        ("key.max.bytes", "request.max.bytes"),
+        ("socket.request.max.bytes", "queued.max.request.bytes"),
+    ):
         value, bound = (getattr(settings, name.replace(".", "_")) for name in (smaller, larger))
         if value > bound:
             raise Invalid(f"{smaller} must be at most {larger} ({bound}), not {value}", field=smaller)

@@ -1,0 +1,212 @@
+"""One connection of a Kafka client.
+
+Requests are placed one after the other in the order of arrival, without waiting for answers (`protocol.api.Api`);
+answers are written in the order of requests. The connection reads no further while
+
+- its client does not read its answers,
+- it is above its bounds of unanswered requests or their bytes, or all connections together are (`request_memory`),
+- the door drains.
+
+So TCP slows its client down, and no other one. A request that cannot be read ends the connection, with a log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from tidelog.services.kafka.listener.frames import LENGTH_BYTES, FrameReader
+from tidelog.services.kafka.listener.placed_requests import PlacedRequest, PlacedRequests
+from tidelog.services.kafka.listener.request_memory import CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX
+from tidelog.services.kafka.protocol.api import Malformed
+
+if TYPE_CHECKING:
+    from tidelog.services.kafka.listener.connections import Connections
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a connection comes from. `listener`: the name of the listener that accepted it."""
+
+    listener: str
+    host: str
+    port: int
+
+
+Place = Callable[[memoryview, Client], Awaitable[PlacedRequest]]
+"""Places the request in a frame. Raises `Malformed`."""
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """See the module. `active_s`: when bytes were last received or written."""
+
+    def __init__(self, listener: str, connections: Connections, place: Place) -> None:
+        self._listener = listener
+        self._connections = connections
+        self._memory = connections.memory
+        self._place_request = place
+        self._frames = FrameReader(connections.scratch, connections.bounds.frame_bytes_max)
+        self._arrived: deque[memoryview] = deque()
+        self._placed = PlacedRequests(self._flush)
+        self._placing: asyncio.Task[None] | None = None
+        self._held_bytes = 0
+        self._is_reading = True
+        self._is_slow = False
+        self._is_draining = False
+        self._is_open = False
+        self._transport: asyncio.Transport
+        self._client = Client(listener, "", 0)
+        self.active_s = connections.now_s()
+
+    # --- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._client = Client(self._listener, host, port)
+        self._is_open = self._connections.opened(self)
+        if not self._is_open:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_s = self._connections.now_s()
+        self._held_bytes += nbytes
+        self._memory.take(nbytes)
+        self._connections.counts.received_bytes += nbytes
+        try:
+            self._arrived.extend(self._frames.received(nbytes))
+        except Malformed as error:
+            self.end(str(error))
+            return
+        self._regulate()
+        if self._arrived and self._placing is None:
+            self._placing = asyncio.get_running_loop().create_task(self._place_arrived())
+
+    def pause_writing(self) -> None:
+        self._is_slow = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._is_slow = False
+        self.active_s = self._connections.now_s()
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Requests that have arrived are carried out nevertheless: their client may have asked for no answer."""
+        if self._is_open:
+            self._is_open = False
+            self._connections.closed(self)
+        self._memory.forget(self)
+        self._release(self._held_bytes)
+        self._placed.abandon()
+
+    # --- called by `Connections` and `RequestMemory`
+
+    def memory_is_free(self) -> None:
+        self._regulate()
+
+    def drain(self) -> None:
+        """Read no more, and close once all requests are answered."""
+        self._is_draining = True
+        self._regulate()
+        self._close_if_drained()
+
+    def overdue(self, now_s: float) -> str | None:
+        """Why the connection has to end now, if it has to."""
+        silent_s, bounds = now_s - self.active_s, self._connections.bounds
+        if self._is_reading and not self._frames.is_between and silent_s > bounds.read_timeout_s:
+            return f"half of a request has arrived, and nothing more for {silent_s:.0f} s"
+        if silent_s > bounds.idle_s and (self._is_slow or not (self._arrived or self._placed)):
+            return "" if not self._is_slow else f"the client has not read its answers for {silent_s:.0f} s"
+        return None
+
+    def end(self, reason: str = "", *, at_once: bool = False) -> None:
+        """Close the connection, and log the `reason`, if there is one."""
+        if reason and self._is_open:
+            self._connections.ended(self._client, reason)
+        if at_once or self._is_slow:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    # --- placing and answering
+
+    async def _place_arrived(self) -> None:
+        try:
+            while self._arrived:
+                frame = self._arrived.popleft()
+                self._placed.add(await self._place_request(frame, self._client))
+        except Malformed as error:
+            self.end(str(error))
+        except Exception:
+            _log.exception("a request of a Kafka client failed; its connection is closed")
+            self.end()
+        finally:
+            self._placing = None
+        self._after_progress()
+
+    def _flush(self) -> None:
+        for request in self._placed.finished():
+            self._write(request)
+            if self._is_slow:
+                break
+        self._after_progress()
+
+    def _write(self, request: PlacedRequest) -> None:
+        if not self._is_open:
+            return
+        self._release(request.frame_bytes + LENGTH_BYTES)
+        try:
+            buffers = request.encoded()
+        except Malformed as error:
+            self.end(str(error))
+        except Exception:
+            _log.exception("a request of a Kafka client failed; its connection is closed")
+            self.end()
+        else:
+            self._connections.counts.answered(request, buffers, self._connections.now_s())
+            self._transport.writelines(buffers)
+
+    def _after_progress(self) -> None:
+        if self._is_open:
+            self._regulate()
+            self._close_if_drained()
+
+    def _close_if_drained(self) -> None:
+        if self._is_draining and not self._arrived and self._placing is None and not self._placed:
+            self._transport.close()
+
+    # --- bounds
+
+    def _release(self, count: int) -> None:
+        self._held_bytes -= count
+        self._memory.give_back(count)
+
+    def _regulate(self) -> None:
+        """Read on, or stop reading."""
+        within_own = self._is_within_bounds()
+        may_read = within_own and not self._memory.is_full
+        if within_own and not may_read:
+            self._memory.wait(self)
+        if may_read == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = may_read
+        if may_read:
+            self.active_s = self._connections.now_s()
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _is_within_bounds(self) -> bool:
+        unanswered = len(self._arrived) + len(self._placed) + (self._placing is not None)
+        above = unanswered >= CONNECTION_REQUESTS_MAX or (unanswered and self._held_bytes >= CONNECTION_BYTES_MAX)
+        return not (above or self._is_slow or self._is_draining)

@@ -1,0 +1,67 @@
+"""The APIs of Kafka's protocol that Tidelog serves, with their versions: the one place that says so.
+
+`lowest` to `highest` are served. The floors are those of Kafka 4 (KIP-896); clients in use need each of them. Produce
+is advertised from 0 although 0 to 2 are refused, as Kafka does: librdkafka before 2.11.1 otherwise sends the records of
+compressed topics uncompressed (KAFKA-18659). Fetch ends at 12: from 13 on clients name topics by id, and those without
+such versions are served by names anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+NEVER = 1 << 15
+"""A `flexible_from` beyond all versions."""
+
+
+@dataclass(frozen=True)
+class ServedApi:
+    """`flexible_from`: from this version on the headers and the body have tagged fields (KIP-482). `module` in `apis`
+    has the class `implementation`. `is_long_poll`: waits until there are records, so it ends with its connection."""
+
+    key: int
+    name: str
+    lowest: int
+    highest: int
+    flexible_from: int
+    module: str
+    advertised_lowest: int
+    is_long_poll: bool
+
+    def serves(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+    @property
+    def implementation(self) -> str:
+        return f"{self.name}Api"
+
+
+def _api(
+    key: int,
+    name: str,
+    lowest: int,
+    highest: int,
+    flexible_from: int,
+    module: str,
+    *,
+    advertised_lowest: int | None = None,
+    is_long_poll: bool = False,
+) -> ServedApi:
+    advertised = lowest if advertised_lowest is None else advertised_lowest
+    return ServedApi(key, name, lowest, highest, flexible_from, module, advertised, is_long_poll)
+
+
+_APIS = (
+    _api(3, "Metadata", 0, 12, 9, "metadata"),
+    _api(API_VERSIONS, "ApiVersions", 0, 4, 3, "api_versions"),
+)
+
+API_TABLE: Mapping[int, ServedApi] = {api.key: api for api in _APIS}
+"""Every served API by its key."""
