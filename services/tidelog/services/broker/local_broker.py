@@ -8,7 +8,7 @@ for produce, `LocalReads` for reads. The background loops archive, maintain and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.cluster.feature_level import feature_level_of, raise_feature_level
@@ -19,7 +19,7 @@ from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Rou
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
-from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.produce import Acks, Appended, Appending, Draft, PartDraft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
@@ -35,6 +35,9 @@ from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
 from tidelog.services.broker.topics import Topics, check_partition
+from tidelog.services.broker.write.outcomes import Outcomes
+from tidelog.services.broker.write.part_admission import PartAdmission
+from tidelog.services.broker.write.part_appends import PartAppends
 from tidelog.services.broker.write.producing import ProducePath
 from tidelog.services.broker.write.routing import RequestSplitter, Share
 from tidelog.services.settings.settings import Settings
@@ -58,13 +61,15 @@ class LocalBroker:
         self.shards = parts.shards
         self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
         self.splitter = RequestSplitter(parts.settings, self._clock, parts.resources.executor)
-        self._produce_path = ProducePath(
+        outcomes = self._outcomes()
+        self._produce_path = ProducePath(parts.shards, parts.resources.budget, parts.brake, outcomes)
+        self._part_appends = PartAppends(
+            self.known_topics,
+            PartAdmission(parts.settings.key_max_bytes, self._clock),
             parts.shards,
             parts.resources.budget,
-            parts.reader,
             parts.brake,
-            commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
-            acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.resources.policy.interval_s),
+            outcomes,
         )
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
@@ -80,6 +85,15 @@ class LocalBroker:
             GroupWalk(self.local_groups, parts.resources.runtime, parts.settings.offsets_retention_ms),
         )
         self._not_ready: str | None = "the broker is starting"
+
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(
+            self.shards,
+            self._parts.reader,
+            self._clock,
+            commit_timeout_s=self._settings.commit_timeout_ms / 1000,
+            acks1_loss_max_s=_acks1_loss_max_s(self._settings, self._parts.resources.policy.interval_s),
+        )
 
     @property
     def peer_secrets(self) -> PeerSecrets:
@@ -181,11 +195,24 @@ class LocalBroker:
         self, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[Appended]:
         """Append checked records to partitions that are led here. Raises like `produce`."""
-        came_s = self._clock.monotonic()
+        answered = self._ack_timer(options.acks)
         answers = await self._produce_path.produce(topic, shares, options)
-        if options.acks is Acks.ALL:
-            self._parts.resources.measurements.acked(self._clock.monotonic() - came_s)
+        answered()
         return answers
+
+    def _ack_timer(self, acks: Acks) -> Callable[[], None]:
+        """A request came now. Call the function that is returned when it is answered."""
+        came_s, measurements = self._clock.monotonic(), self._parts.resources.measurements
+
+        def answered() -> None:
+            if acks is Acks.ALL:
+                measurements.acked(self._clock.monotonic() - came_s)
+
+        return answered
+
+    async def append_parts(self, _context: RequestContext, /, parts: Sequence[PartDraft], acks: Acks) -> Appending:
+        self.check_open()
+        return await self._part_appends.append(parts, acks, self._ack_timer(acks))
 
     async def topic_to_produce(self, context: RequestContext, name: str, options: ProduceOptions) -> Topic:
         """The topic; it is created if that is allowed."""

@@ -21,7 +21,7 @@ from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Rou
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
-from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.produce import Acks, Appended, Appending, Draft, PartDraft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
@@ -69,6 +69,13 @@ class RecordCalls(Protocol):
         """Append; returns when `options.acks` says. All checks come before the first append (inv. 10).
         Raises `NotFound`, `Invalid`, `TooLarge`, `OffsetConflict`, `SequenceConflict`, `ProducerFenced`, `Overloaded`
         (not applied), `Fenced`, `Unavailable` (outcome unknown)."""
+
+    async def append_parts(self, context: RequestContext, /, parts: Sequence[PartDraft], acks: Acks) -> Appending:
+        """Append many parts, none of which depends on another: one that is refused stops no other. Returns once their
+        places in the log are fixed, so a second call that is made then appends behind them. It waits for the brake on
+        producers and for partitions that have to be loaded, not for a commit. Creates no topic. Never forwards: a part
+        that is led elsewhere has `NotLeader` or `LeaderUnknown`, and was not applied. Raises `Overloaded` while the
+        broker starts or stops."""
 
     async def resolve(
         self, context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True

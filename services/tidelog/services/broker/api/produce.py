@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,12 @@ class Acks(Enum):
 @dataclass(frozen=True)
 class ProducerSequence:
     """Makes a retry append at most once (inv. 7): the first record has `first_sequence`, each further one is one
-    more."""
+    more. `wraps`: sequences are int32 and go from 2**31 - 1 to 0, as in Kafka's protocol."""
 
     producer_id: str
     producer_epoch: int
     first_sequence: int
+    wraps: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,17 @@ class Draft:
     records: pa.Table
     partitions: pa.ChunkedArray[pa.Int32Scalar] | None
     body_bytes: int
+
+
+@dataclass(frozen=True)
+class PartDraft:
+    """Records for one partition, appended as one batch. `records` and `body_bytes` as in `Draft`."""
+
+    topic: str
+    partition: int
+    records: pa.Table
+    body_bytes: int
+    producer: ProducerSequence | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,14 @@ class Appended:
     duplicate: bool = False
     rows: npt.NDArray[np.int64] | None = field(default=None, compare=False)
     error: TidelogError | None = None
+
+
+class Appending(Protocol):
+    """Parts that have their places in the log, or are refused. Their outcome is open until they are committed."""
+
+    async def answers(self) -> Sequence[Appended]:
+        """One for each part, in order, when `acks` says; ``commit.timeout.ms`` after the placing at the latest. A part
+        that is refused, or not known to be in the log, has its `error`. Raises nothing. Call it once."""
 
 
 def each_told(answers: Sequence[Appended]) -> Sequence[Appended]:

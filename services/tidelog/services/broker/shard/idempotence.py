@@ -7,6 +7,16 @@
 - A newer epoch begins at sequence 0 and fences the older one.
 - A producer that is unknown or was forgotten may begin at any sequence.
 
+Sequences of Kafka's protocol are int32 and **wrap** from 2**31 - 1 to 0 (`ProducerSequence.wraps`). The table, the
+marks in WAL entries and the manifests hold them unwrapped: a number below 2**62 whose remainder by 2**31 is the
+sequence on the wire. `unwrapped` chooses the number nearest to the one that the producer's last batch is followed by,
+so retries, duplicates and gaps are found around the wrap as elsewhere, also by a later leader. Kafka's other rules are
+those above:
+
+- The id of a producer that is not transactional is new at each InitProducerId, at epoch 0. The client itself raises the
+  epoch after an error that it cannot repeat (KIP-360), and begins again at sequence 0.
+- UNKNOWN_PRODUCER_ID is not answered, as by Kafka since 2.5: an unknown producer just begins.
+
 Batches that are buffered and not committed are remembered too. They fail only together with everything behind them,
 when the shard's leader steps down.
 
@@ -20,7 +30,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
@@ -31,6 +41,8 @@ from tidelog.storage.wal.wal_entry import ProducerMark
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 10_000
 SEQUENCE_MAX = 2**62
+WRAP = 2**31
+"""Wrapping sequences are below it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class ProducerTable:
         """The remembered batch that `count` records from `sequence` on repeat; None if they are new and may be
         appended. Raises `SequenceConflict`, `ProducerFenced`, `Invalid`. Changes nothing."""
         _check_numbers(sequence, count)
+        sequence = self.unwrapped(sequence)
         known = self._producers.get(sequence.producer_id)
         if known is None or (self._memory is not None and self._memory.expired(self, sequence.producer_id)):
             return None
@@ -90,6 +103,16 @@ class ProducerTable:
                 return batch
         _check_next(sequence, known.batches[-1].last_sequence + 1)
         return None
+
+    def unwrapped(self, sequence: ProducerSequence) -> ProducerSequence:
+        """`sequence` as the table counts it, if it wraps."""
+        if not sequence.wraps:
+            return sequence
+        known = self._producers.get(sequence.producer_id)
+        first = sequence.first_sequence
+        if known is not None and known.epoch == sequence.producer_epoch:
+            first = _nearest(first, known.batches[-1].last_sequence + 1)
+        return replace(sequence, first_sequence=first, wraps=False)
 
     def remember(self, mark: ProducerMark | KnownProducer, timestamp_ms: int | None) -> None:
         """Note a batch as its producer's last one. An older batch than the last one changes nothing."""
@@ -153,6 +176,14 @@ def _check_numbers(sequence: ProducerSequence, count: int) -> None:
         raise Invalid(
             "a producer's epoch and sequence must not be negative, and the sequence at most 2**62", field="sequence"
         )
+    if sequence.wraps and sequence.first_sequence >= WRAP:
+        raise Invalid(f"a sequence of Kafka's protocol is below 2**31, not {sequence.first_sequence}", field="sequence")
+
+
+def _nearest(sequence: int, expected: int) -> int:
+    """The number nearest to `expected` whose remainder by `WRAP` is `sequence`; never negative."""
+    ahead = (sequence - expected + WRAP // 2) % WRAP - WRAP // 2
+    return expected + ahead if expected + ahead >= 0 else sequence
 
 
 def _check_next(sequence: ProducerSequence, expected: int) -> None:
