@@ -2,10 +2,11 @@
 
 `ProducerTable` applies Kafka's rules to one partition (KIP-98, KIP-360; `ProducerAppendInfo`, `ProducerStateEntry`):
 
-- The sequences of a producer's batches follow each other without a gap.
-- The last five batches are remembered. A batch that repeats one of them is a duplicate.
-- A newer epoch begins at sequence 0 and fences the older one.
-- A producer that is unknown or was forgotten may begin at any sequence.
+- The sequences of a producer's batches follow each other without a gap. - The last five batches are remembered. A batch
+that repeats one of them is a duplicate. - A newer epoch begins at sequence 0 and fences the older one. - A producer
+that is unknown or was forgotten may begin at any sequence. If its first batch is refused because the broker
+  is overloaded, it has to begin with that batch (`expect`): with several requests in flight, the second batch would
+  otherwise be appended before the retry of the first.
 
 Sequences of Kafka's protocol are int32 and **wrap** from 2**31 - 1 to 0 (`ProducerSequence.wraps`). The table, the
 marks in WAL entries and the manifests hold them unwrapped: a number below 2**62 whose remainder by 2**31 is the
@@ -62,8 +63,15 @@ class RememberedBatch:
 
 @dataclass
 class _Producer:
+    """`first_sequence`: where it has to begin."""
+
     epoch: int
+    first_sequence: int
     batches: deque[RememberedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def next_sequence(self) -> int:
+        return self.batches[-1].last_sequence + 1 if self.batches else self.first_sequence
 
 
 class ProducerTable:
@@ -101,7 +109,7 @@ class ProducerTable:
         for batch in known.batches:
             if (batch.first_sequence, batch.last_sequence) == (sequence.first_sequence, last_sequence):
                 return batch
-        _check_next(sequence, known.batches[-1].last_sequence + 1)
+        _check_next(sequence, known.next_sequence)
         return None
 
     def unwrapped(self, sequence: ProducerSequence) -> ProducerSequence:
@@ -111,7 +119,7 @@ class ProducerTable:
         known = self._producers.get(sequence.producer_id)
         first = sequence.first_sequence
         if known is not None and known.epoch == sequence.producer_epoch:
-            first = _nearest(first, known.batches[-1].last_sequence + 1)
+            first = _nearest(first, known.next_sequence)
         return replace(sequence, first_sequence=first, wraps=False)
 
     def remember(self, mark: ProducerMark | KnownProducer, timestamp_ms: int | None) -> None:
@@ -120,17 +128,26 @@ class ProducerTable:
             self.forget(mark.producer_id)
         known = self._producers.get(mark.producer_id)
         if known is None or mark.producer_epoch > known.epoch:
-            known = self._producers[mark.producer_id] = _Producer(mark.producer_epoch)
-        elif mark.producer_epoch < known.epoch or mark.base_offset <= known.batches[-1].base_offset:
+            known = self._producers[mark.producer_id] = _Producer(mark.producer_epoch, mark.first_sequence)
+        elif mark.producer_epoch < known.epoch or (known.batches and mark.base_offset <= known.batches[-1].base_offset):
             return
         known.batches.append(RememberedBatch(mark.first_sequence, mark.last_sequence, mark.base_offset, timestamp_ms))
-        self._producers.move_to_end(mark.producer_id)
+        self._used(mark.producer_id)
+
+    def expect(self, sequence: ProducerSequence) -> None:
+        """An unknown producer was refused at `sequence` and will repeat it: it has to begin there."""
+        if sequence.producer_id not in self._producers:
+            self._producers[sequence.producer_id] = _Producer(sequence.producer_epoch, sequence.first_sequence)
+            self._used(sequence.producer_id)
+
+    def _used(self, producer_id: str) -> None:
+        self._producers.move_to_end(producer_id)
         if len(self._producers) > self._producers_max:
             oldest_id, _ = self._producers.popitem(last=False)
             if self._memory is not None:
                 self._memory.dropped(self, oldest_id)
         if self._memory is not None:
-            self._memory.used(self, mark.producer_id)
+            self._memory.used(self, producer_id)
 
     def restore(self, marks: Sequence[ProducerMark | KnownProducer]) -> None:
         """Note batches that were found in the bucket, in the order of their offsets."""

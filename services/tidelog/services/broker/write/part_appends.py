@@ -2,7 +2,7 @@
 
 `PartAppends.append` returns once each part is placed, repeated or refused (`placing.py`). The order relative to the
 next request of the connection is fixed then, and the connection may place that one. `PlacedParts.answers` gives the
-answers. """
+answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog.services.broker.write.placing import (
     locate,
     place,
 )
-from tidelog.storage.errors import Overloaded, TidelogError
+from tidelog.storage.errors import Overloaded, TidelogError, TooLarge
 
 ANSWERS_AT_ONCE = 32
 """Repeated and refused parts of one request that are answered in parallel."""
@@ -130,12 +130,20 @@ class PartAppends:
             check_target(self._shards, target)
             if found := compare(target, producer, None):
                 return found
-            if refusal := self._braked(target.leader.shard, braked):
-                return refusal
-            self._budget.reserve(held_bytes(target.share))
         except TidelogError as error:
             return error
+        if refusal := self._braked(target.leader.shard, braked) or self._reserve(target):
+            if producer and isinstance(refusal, Overloaded):
+                target.state.producers.expect(producer)
+            return refusal
         return place(target, producer)
+
+    def _reserve(self, target: Target) -> Overloaded | TooLarge | None:
+        try:
+            self._budget.reserve(held_bytes(target.share))
+        except (Overloaded, TooLarge) as refusal:
+            return refusal
+        return None
 
     def _braked(self, shard: int, known: dict[int, Overloaded | None]) -> Overloaded | None:
         """Why the brake refuses produces to `shard` now; asked once for each shard of a request."""

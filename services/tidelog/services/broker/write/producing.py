@@ -2,7 +2,7 @@
 
 Every check comes before the first append, and nothing is awaited between the last check and the last append, so no
 other request comes in between (inv. 10). `part_appends.py` appends parts that do not depend on each other, by the same
-steps. """
+steps."""
 
 from __future__ import annotations
 
