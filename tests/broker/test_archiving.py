@@ -19,6 +19,7 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.archive.archive_policy import PATIENCE, PUTS_FREE, ArchivePolicy
 from tidelog.services.broker.archive.background_threads import BackgroundThreads
+from tidelog.services.broker.archive.processor_turns import ProcessorTurns
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.telemetry.damages import Damages
@@ -30,6 +31,10 @@ from tidelog.storage.stores.counting import Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 POLICY = ArchivePolicy(interval_ms=60_000, bytes_min=1 << 40, debt_bytes_max=1 << 40, entries_max=1_000)
+
+
+def patient_threads(processors: int) -> BackgroundThreads:
+    return BackgroundThreads(ProcessorTurns(processors, lambda: False))
 
 
 @asynccontextmanager
@@ -58,7 +63,7 @@ async def archived(archive_loop: ArchiveLoop) -> int:
 
 
 async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor() -> None:
-    clock, threads = SetClock(), BackgroundThreads(1)
+    clock, threads = SetClock(), patient_threads(1)
     policy = replace(POLICY, entries_max=1)
     async with loop_by_hand(clock, policy, threads) as (broker, _, archive_loop):
         await broker.create_topic(ANYBODY, "t", 1, {})
@@ -77,7 +82,7 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
 async def test_a_pass_costs_a_put_for_each_topic_and_one_however_many_partitions() -> None:
     """Many topics of little traffic are archived ten intervals apart, one topic of many partitions every interval."""
     clock = SetClock()
-    async with loop_by_hand(clock, POLICY, BackgroundThreads(1)) as (broker, parts, archive_loop):
+    async with loop_by_hand(clock, POLICY, patient_threads(1)) as (broker, parts, archive_loop):
         for topics, partitions, minutes in ((1, 4 * PUTS_FREE, 1), (PUTS_FREE, 1, PATIENCE)):
             names = [f"{minutes}-{number}" for number in range(topics)]
             for name in names:
@@ -97,7 +102,7 @@ async def test_passes_of_shards_run_side_by_side_within_a_bound() -> None:
     store = GatedObjectStore(MemoryObjectStore())
     parts = broker_parts(replace(SETTINGS, shards=3), Runtime(), store)
     policy = replace(POLICY, interval_ms=0)
-    loop = ArchiveLoop(parts.shards, parts.journal, policy, parts.brake, Runtime(), BackgroundThreads(2), parts.damages)
+    loop = ArchiveLoop(parts.shards, parts.journal, policy, parts.brake, Runtime(), patient_threads(2), parts.damages)
     broker = LocalBroker(parts)
     await broker.start()
     await broker.create_topic(ANYBODY, "t", 3, {})

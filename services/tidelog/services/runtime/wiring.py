@@ -26,14 +26,10 @@ from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.archive.archive_policy import ArchivePolicy
-from tidelog.services.broker.archive.background_threads import (
-    ARCHIVE_NICENESS,
-    UPKEEP_NICENESS,
-    BackgroundThreads,
-    processors,
-)
+from tidelog.services.broker.archive.background_threads import BackgroundThreads, processors
 from tidelog.services.broker.archive.broker_load import BrokerLoad
 from tidelog.services.broker.archive.collect_loop import CollectLoop
+from tidelog.services.broker.archive.processor_turns import ProcessorTurns, Work
 from tidelog.services.broker.archive.sweep_loop import Turn
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
@@ -50,6 +46,7 @@ from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.hot_tail import HotTail
 from tidelog.services.broker.shard.idempotence import ProducerMemory
 from tidelog.services.broker.shard.led_shard import LedShard
+from tidelog.services.broker.shard.producer_activity import ProducerActivity
 from tidelog.services.broker.shard.shard_leader import ShardLeader, SharedResources
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -137,8 +134,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     resources = _resources(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
-    archive_threads = BackgroundThreads(processors(), ARCHIVE_NICENESS)
-    upkeep_threads = BackgroundThreads(processors(), UPKEEP_NICENESS)
+    turns = ProcessorTurns(processors(), lambda: resources.producers.active)
+    archive_threads, upkeep_threads = (BackgroundThreads(turns, work) for work in (Work.ARCHIVE, Work.UPKEEP))
     damages = Damages(runtime.clock)
     load = BrokerLoad(lambda: archive_loop.busy or archive_loop.behind, runtime.clock)
     upkeep = build_upkeep(settings, retrying, runtime, upkeep_threads, load.now)
@@ -250,6 +247,7 @@ def _resources(settings: Settings, runtime: Runtime, store_url: str) -> SharedRe
         budget=BufferBudget(settings.buffer_max_bytes),
         hot_tail=HotTail(cache_bytes - replayed_bytes),
         measurements=Measurements(),
+        producers=ProducerActivity(runtime.clock),
         executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
         producer_memory=ProducerMemory(
             runtime.clock, settings.producer_id_expiration_ms / 1000, settings.producer_ids_max

@@ -81,6 +81,7 @@ class ArchiveLoop(BackgroundLoop):
     async def step(self) -> float:
         """Begin the passes that are due. A backlog is worked off without a pause."""
         self._brake.observe()
+        self._threads.hurried = self.behind
         self.begin_due()
         if not len(self._passes):
             return CHECK_EVERY_S

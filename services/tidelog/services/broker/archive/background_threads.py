@@ -13,13 +13,15 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
+
+from tidelog.services.broker.archive.processor_turns import ProcessorTurns, Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ARCHIVE_NICENESS = 10
-UPKEEP_NICENESS = 15
+NICENESS = {Work.ARCHIVE: 10, Work.UPKEEP: 15}
 """The `nice` values of these threads, 0 to 19. The scheduler gives archiving three times the share of upkeep."""
 
 
@@ -29,23 +31,31 @@ def processors() -> int:
 
 
 class BackgroundThreads(Executor):
-    """`count` threads of low priority, and as many of ordinary priority for work submitted while `hurried` is set. A
-    thread can lower its own priority but not raise it again."""
+    """The threads of one kind of `work`: as many of low priority as there are processors, which take `turns`, and as
+    many of ordinary priority for work submitted while `hurried` is set. A thread can lower its own priority but not
+    raise it again."""
 
-    def __init__(self, count: int, niceness: int = ARCHIVE_NICENESS) -> None:
-        self.count = count
+    def __init__(self, turns: ProcessorTurns, work: Work = Work.ARCHIVE) -> None:
+        self.count = turns.processors
         self.hurried = False
+        self._turns = turns
+        self._work = work
         self._patient = ThreadPoolExecutor(
-            count, thread_name_prefix="background", initializer=_lower_priority, initargs=(niceness,)
+            self.count, thread_name_prefix="background", initializer=_lower_priority, initargs=(NICENESS[work],)
         )
-        self._hurrying = ThreadPoolExecutor(count, thread_name_prefix="behind")
+        self._hurrying = ThreadPoolExecutor(self.count, thread_name_prefix="behind")
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return (self._hurrying if self.hurried else self._patient).submit(fn, *args, **kwargs)
+        call = partial(fn, *args, **kwargs)
+        return self._hurrying.submit(call) if self.hurried else self._patient.submit(self._in_turn, call)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         for threads in (self._patient, self._hurrying):
             threads.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _in_turn(self, call: Callable[[], T]) -> T:
+        with self._turns.turn(self._work):
+            return call()
 
 
 def _lower_priority(niceness: int) -> None:

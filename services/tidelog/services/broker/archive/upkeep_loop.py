@@ -107,20 +107,24 @@ class UpkeepLoop(BackgroundLoop):
     def _begin_one(self) -> bool:
         """Begin a step for the shard that has been due longest, unless it has to wait. Returns whether one began."""
         due = [(since_ms, led.shard) for led in self._serving() if (since_ms := led.upkeep.due_since_ms()) is not None]
-        if not due:
-            self._due_since_s = self._due_since_s if len(self._steps) else None
-            return False
-        if self._due_since_s is None:
-            self._due_since_s = self._clock.monotonic()
-        waited_s = self._clock.monotonic() - self._due_since_s
+        waited_s = self._waited_s(bool(due))
         self._threads.hurried = waited_s >= PATIENCE_BEHIND_S
-        if len(self._steps) >= self._steps_wanted(waited_s):
+        if not due or len(self._steps) >= self._steps_wanted(waited_s):
             return False
         led = self._shards.led_shard(min(due)[1])
         topic_id = led.upkeep.take_due()
         if topic_id and self._steps.may_begin((led.shard, topic_id)):
             self._steps.begin((led.shard, topic_id), lambda: self._run_step(led, topic_id))
         return True
+
+    def _waited_s(self, is_due: bool) -> float:
+        """For how long a step has been due or running, without a break."""
+        now_s = self._clock.monotonic()
+        if not is_due and not len(self._steps):
+            self._due_since_s = None
+        elif self._due_since_s is None:
+            self._due_since_s = now_s
+        return 0.0 if self._due_since_s is None else now_s - self._due_since_s
 
     def _steps_wanted(self, waited_s: float) -> int:
         """How many steps may run at once, if one has been due for so long."""

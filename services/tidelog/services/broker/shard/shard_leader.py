@@ -28,6 +28,7 @@ from tidelog.services.broker.shard.index_keeper import IndexKeeper
 from tidelog.services.broker.shard.leadership_proof import LeadershipProof
 from tidelog.services.broker.shard.log_opening import LogOpening
 from tidelog.services.broker.shard.partition_state import Outcome, ShardFailure, hot_span
+from tidelog.services.broker.shard.producer_activity import ProducerActivity
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.wal_extent import WalExtent
 from tidelog.services.broker.telemetry.measurements import Measurements
@@ -50,6 +51,7 @@ class SharedResources:
     budget: BufferBudget
     hot_tail: HotTail
     measurements: Measurements
+    producers: ProducerActivity
     executor: Executor
     producer_memory: ProducerMemory
 
@@ -154,6 +156,7 @@ class ShardLeader:
     def append(self, append: Append) -> Outcome:
         """Accept records whose room is reserved and whose offsets are assigned. Returns the outcome of their batch."""
         assert not self._failure
+        self._resources.producers.appended()
         outcome = self._cutter.add(append)
         self.loss_window.add(outcome)
         self._settled.clear()
