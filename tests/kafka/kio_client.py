@@ -7,8 +7,9 @@ import io
 import itertools
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_payload_module, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
 
 LENGTH_BYTES = 4
 
@@ -16,6 +17,12 @@ LENGTH_BYTES = 4
 def request_of(api_key: int, version: int, **fields: Any) -> Any:
     """A request of `version`."""
     return load_request_schema(api_key, version)(**fields)
+
+
+def nested_of(api_key: int, version: int, *names: str) -> tuple[Any, ...]:
+    """The classes `names` that requests of `version` consist of."""
+    module = load_payload_module(api_key, version, EntityType.request)
+    return tuple(getattr(module, name) for name in names)
 
 
 def framed(request: Any, correlation_id: int, client_id: str | None = "kio") -> bytes:

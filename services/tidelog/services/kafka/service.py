@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.settings.listeners import Listener
 from tidelog.services.settings.settings import Settings
@@ -21,3 +22,8 @@ class KafkaService:
     runtime: Runtime
     advertised: dict[str, Listener]
     draining: asyncio.Event
+
+    @property
+    def topic_limits(self) -> TopicLimits:
+        settings = self.settings
+        return TopicLimits(settings.topics_max, settings.topic_partitions_max, settings.partitions_max)

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 
 PRODUCE = 0
 FETCH = 1
+METADATA = 3
+FIND_COORDINATOR = 10
 API_VERSIONS = 18
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
 NEVER = 1 << 15
 """A `flexible_from` beyond all versions."""
 
@@ -59,8 +63,18 @@ def _api(
 
 
 _APIS = (
-    _api(3, "Metadata", 0, 12, 9, "metadata"),
+    _api(METADATA, "Metadata", 0, 12, 9, "metadata"),
+    _api(FIND_COORDINATOR, "FindCoordinator", 0, 4, 3, "find_coordinator"),
+    _api(17, "SaslHandshake", 0, 1, NEVER, "sasl_handshake"),
     _api(API_VERSIONS, "ApiVersions", 0, 4, 3, "api_versions"),
+    _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5, "create_topics"),
+    _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4, "delete_topics"),
+    _api(32, "DescribeConfigs", 1, 4, 4, "describe_configs"),
+    _api(33, "AlterConfigs", 0, 2, 2, "alter_configs"),
+    _api(36, "SaslAuthenticate", 0, 2, 2, "sasl_authenticate"),
+    _api(37, "CreatePartitions", 0, 3, 2, "create_partitions"),
+    _api(44, "IncrementalAlterConfigs", 0, 1, 1, "incremental_alter_configs"),
+    _api(60, "DescribeCluster", 0, 2, 0, "describe_cluster"),
 )
 
 API_TABLE: Mapping[int, ServedApi] = {api.key: api for api in _APIS}

@@ -1,0 +1,49 @@
+"""Applies changes of configs, for IncrementalAlterConfigs and AlterConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.kafka.apis.config_resources import Resource, fixed_broker, no_such_resource
+from tidelog.services.kafka.apis.refusals import refusal_of
+from tidelog.services.kafka.apis.topic_configs import stored_changes
+from tidelog.services.kafka.apis.topic_lookup import TopicLookup
+from tidelog.services.kafka.protocol.api import Call
+from tidelog.storage.errors import TidelogError
+
+Changes = Mapping[str, str | None]
+"""New values by name; None puts the default back."""
+
+
+async def alter_resource(
+    broker: Broker, call: Call, asked: Any, changes_of: Callable[[Topic], Changes], *, only_check: bool
+) -> tuple[ErrorCode, str | None]:
+    """Change the configs of the resource `asked` as `changes_of` says. Returns the error code and message."""
+    try:
+        await _altered(broker, call, asked, changes_of, only_check)
+    except TidelogError as error:
+        return refusal_of(error)
+    return ErrorCode.none, None
+
+
+def _altered(
+    broker: Broker, call: Call, asked: Any, changes_of: Callable[[Topic], Changes], only_check: bool
+) -> Awaitable[None]:
+    if asked.resource_type == Resource.TOPIC:
+        return _alter_topic(broker, call, asked.resource_name, changes_of, only_check)
+    raise fixed_broker() if asked.resource_type == Resource.BROKER else no_such_resource(asked.resource_type)
+
+
+async def _alter_topic(
+    broker: Broker, call: Call, name: str, changes_of: Callable[[Topic], Changes], only_check: bool
+) -> None:
+    topic = await TopicLookup(broker, call.context).by_name(name)
+    changes = stored_changes(changes_of(topic))
+    topic.config.altered(changes)
+    if changes and not only_check:
+        await broker.alter_topic(call.context, name, None, changes)

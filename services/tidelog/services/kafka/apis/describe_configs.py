@@ -1,0 +1,90 @@
+"""DescribeConfigs (32): the configs of topics and brokers, with Kafka's names, defaults and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.schema.errors import ErrorCode
+
+from tidelog.services.kafka.apis.broker_configs import broker_config_entries
+from tidelog.services.kafka.apis.config_resources import Resource, no_such_resource
+from tidelog.services.kafka.apis.immediate import ImmediateApi
+from tidelog.services.kafka.apis.refusals import Refused, refusal_of
+from tidelog.services.kafka.apis.topic_configs import ConfigEntry, Source, topic_config_entries
+from tidelog.services.kafka.apis.topic_lookup import TopicLookup
+from tidelog.services.kafka.cluster_nodes import cluster_nodes, own_node
+from tidelog.services.kafka.protocol.api import Answer, Call
+from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
+from tidelog.storage.errors import TidelogError
+
+
+class DescribeConfigsApi(ImmediateApi):
+    """See `protocol.api.Api`."""
+
+    async def reply(self, call: Call) -> Answer:
+        request = decode(call, DescribeConfigsRequest)
+        results = [await self._result(call, each, request.include_synonyms) for each in request.resources]
+        return encode(call, DescribeConfigsResponse(throttle_time=NO_TIME, results=tuple(results)))
+
+    async def _result(self, call: Call, asked: DescribeConfigsResource, with_synonyms: bool) -> DescribeConfigsResult:
+        code, message, found = ErrorCode.none, None, ()
+        try:
+            entries = await self._entries(call, asked)
+            keys = asked.configuration_keys
+            # clients of version 1 send an empty list for "all", as Kafka takes it
+            wanted = [entry for entry in entries if not keys or entry.name in keys]
+            found = tuple(_told(entry, with_synonyms) for entry in wanted)
+        except TidelogError as error:
+            code, message = refusal_of(error)
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=found,
+        )
+
+    async def _entries(self, call: Call, asked: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+        if asked.resource_type == Resource.TOPIC:
+            topic = await TopicLookup(self._broker, call.context).by_name(asked.resource_name)
+            return topic_config_entries(topic.config)
+        if asked.resource_type == Resource.BROKER:
+            return self._of_broker(call, asked.resource_name)
+        raise no_such_resource(asked.resource_type)
+
+    def _of_broker(self, call: Call, name: str) -> Iterable[ConfigEntry]:
+        """Clients send the request to the broker that they ask about. An empty name asks for the dynamic defaults of
+        all brokers; there are none."""
+        if not name:
+            return ()
+        own = own_node(self._service, cluster_nodes(self._service, call.context, call.listener), call.listener)
+        if name != str(own.node_id):
+            raise Refused(ErrorCode.invalid_request, f"this is broker {own.node_id}: ask broker {name[:40]} itself")
+        return broker_config_entries(self._service.settings, own.node_id)
+
+
+def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=int(entry.source),
+        is_sensitive=False,
+        synonyms=tuple(_synonyms(entry)) if with_synonyms else (),
+        config_type=int(entry.type),
+        documentation=None,
+    )
+
+
+def _synonyms(entry: ConfigEntry) -> Iterable[DescribeConfigsSynonym]:
+    """The values that `entry` has, in order of precedence."""
+    if entry.source is not Source.DEFAULT:
+        yield DescribeConfigsSynonym(name=entry.name, value=entry.value, source=int(entry.source))
+    yield DescribeConfigsSynonym(name=entry.name, value=entry.default, source=int(Source.DEFAULT))
