@@ -12,7 +12,7 @@ PACKAGES := storage coordinator services client wire record_batches spark_connec
 PREPARE := infra/components.py prepare $(if $(filter no,$(FETCH)),--dry-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve cluster test check bench soak chaos year format clean
+.PHONY: help demo serve cluster test check bench soak fuzz chaos year format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ bench: $(VENV)/.dev ## compare with Kafka: a table, JSON and a picture in artifa
 soak: $(VENV)/.dev ## the long tests: simulation seeds, fuzzing, faults (MINUTES=10)
 	@$(BIN)/python $(PREPARE)
 	@TIDELOG_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+fuzz: $(VENV)/.dev ## ten million mutated record batches through the C library, in guarded memory
+	@$(BIN)/python -m tests.record_batches.fuzz --jobs $(JOBS) $(ARGS)
 
 chaos: $(VENV)/.dev ## run a cluster under faults and judge it; a report in artifacts/chaos (MINUTES=10)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(ARGS)

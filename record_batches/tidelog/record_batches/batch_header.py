@@ -15,6 +15,8 @@ CRC_BEGINS_AT = 21
 """The CRC covers the bytes from the attributes on, so the offset and the leader epoch can change without it."""
 MAGIC_AT = 16
 MAGIC = 2
+NO_PRODUCER = -1
+NO_TIMESTAMP = -1
 
 _CODEC_BITS, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
 
@@ -41,10 +43,10 @@ class BatchHeader:
     last_offset_delta: int
     base_timestamp: int
     max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
+    producer_id: int = NO_PRODUCER
+    producer_epoch: int = NO_PRODUCER
+    base_sequence: int = NO_PRODUCER
+    count: int = 0
 
     @property
     def codec_number(self) -> int:

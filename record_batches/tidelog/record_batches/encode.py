@@ -11,10 +11,16 @@ import pyarrow.compute as pc
 from crc32c import crc32c
 
 from tidelog.record_batches import native
-from tidelog.record_batches.batch_header import CRC_BEGINS_AT, HEADER_BYTES, BatchHeader, Codec, pack_header
+from tidelog.record_batches.batch_header import (
+    CRC_BEGINS_AT,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    pack_header,
+)
 from tidelog.record_batches.compression import compressed
 
-NO_PRODUCER = -1
 OFFSET_DELTA_MAX = (1 << 31) - 1
 _LOG_APPEND_TIME = 0x08
 
@@ -42,6 +48,27 @@ def encode_batches(records: pa.RecordBatch, rules: BatchRules, next_offset: int 
             last = min(next_offset - 1, rows.offset(at) + OFFSET_DELTA_MAX)
         yield _batch(rows, at, extent, last, rules)
         at = end
+
+
+def empty_batch(base_offset: int, next_offset: int, leader_epoch: int) -> pa.Buffer:
+    """A batch without records that covers the offsets `base_offset` .. `next_offset` - 1, all compacted away. A client
+    goes on at `next_offset`, or behind the 2^31 offsets that a batch can cover."""
+    last_delta = min(next_offset - 1 - base_offset, OFFSET_DELTA_MAX)
+    room = pa.allocate_buffer(HEADER_BYTES)
+    _write_header(
+        room,
+        BatchHeader(
+            base_offset=base_offset,
+            length=HEADER_BYTES,
+            leader_epoch=leader_epoch,
+            crc=0,
+            attributes=Codec.NONE,
+            last_offset_delta=last_delta,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=NO_TIMESTAMP,
+        ),
+    )
+    return room
 
 
 class _Rows:
@@ -113,12 +140,14 @@ def _batch(rows: _Rows, at: int, extent: native.Extent, last: int, rules: BatchR
         last_offset_delta=last - base,
         base_timestamp=rows.timestamp(at),
         max_timestamp=extent.timestamp_max,
-        producer_id=NO_PRODUCER,
-        producer_epoch=NO_PRODUCER,
-        base_sequence=NO_PRODUCER,
         count=extent.rows,
     )
+    _write_header(batch, header)
+    return batch
+
+
+def _write_header(batch: pa.Buffer, header: BatchHeader) -> None:
+    """Write `header`, with the checksum of what follows it."""
     room = memoryview(batch).cast("B")
     room[:HEADER_BYTES] = pack_header(header)
     room[:HEADER_BYTES] = pack_header(replace(header, crc=crc32c(room[CRC_BEGINS_AT:])))
-    return batch

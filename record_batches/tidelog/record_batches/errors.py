@@ -21,3 +21,7 @@ class TooLargeBatch(ValueError):
 
     def __init__(self, size: int, bytes_max: int) -> None:
         super().__init__(f"the records of a batch have {size} bytes or more, and {bytes_max} are allowed")
+
+
+class InvalidTimestampType(ValueError):
+    """A timestamp type that a producer may not send. Kafka's INVALID_TIMESTAMP."""
