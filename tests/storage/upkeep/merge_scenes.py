@@ -7,6 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+from demo.events import EventStream
 from msgspec.structs import replace
 from tests.storage.archive_scenes import GRACE_S, ManualClock
 from tests.storage.record_tables import WEB, record_table
@@ -18,7 +19,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
-from tidelog.storage.records import STORED_SCHEMA, WAL_SCHEMA, as_stored, from_stored
+from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA, WAL_SCHEMA, as_stored, from_stored
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
@@ -162,3 +163,22 @@ async def records_of(store: ObjectStore) -> dict[int, pa.Table]:
 def is_empty(folder: Path) -> bool:
     """Whether no named file is left in the folder."""
     return not any(folder.iterdir())
+
+
+def events(count: int, first: int = 0) -> pa.Table:
+    """JSON events with offsets from `first` on."""
+    chunks = list(EventStream(7).chunks(count))
+    columns = [
+        pa.array(range(first, first + count), pa.int64()),
+        pa.chunked_array([chunk.timestamps for chunk in chunks]),
+        pa.chunked_array([chunk.keys for chunk in chunks]),
+        pa.chunked_array([chunk.values for chunk in chunks]),
+        pa.nulls(count, RECORD_SCHEMA.field("headers").type),
+    ]
+    return pa.Table.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def moved(records: pa.Table, first: int) -> pa.Table:
+    """`records` with offsets from `first` on."""
+    offsets = pa.array(range(first, first + records.num_rows), pa.int64())
+    return records.set_column(0, RECORD_SCHEMA.field("offset"), offsets)
