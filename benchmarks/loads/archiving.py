@@ -1,6 +1,8 @@
-"""Archive and merge in this process, in a bucket in memory: measures CPU seconds and how often a record is written.
+"""Archive and merge in this process: measures CPU seconds and how often a record is written. The bucket is in memory,
+or in a local directory.
 
 (no option)    archives a WAL of full entries, does the same work with pyarrow alone, then merges
+--local FOLDER archives a WAL of full entries in a bucket in FOLDER, as a broker with a local store does
 --slow-life    a partition that gets few records at a time: one pass for each entry, and all due merges after each pass
 
 It measures CPU, not wall time: the machine may be shared, and archiving costs a broker CPU. Prints a JSON object.
@@ -12,6 +14,7 @@ import argparse
 import asyncio
 import json
 import tempfile
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,11 +30,12 @@ from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, manifests_pref
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.object_store import list_all
+from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.parquet.parquet_flavor import row_group_rows
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
@@ -41,6 +45,8 @@ from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, Span, WalHeader
 
 PLACE = SegmentPlace("events", "a0" * 16, 0)
+ENTRY_RECORDS = 22_000
+"""8 MiB, like the entries of a busy broker."""
 SLOW_LIFE = UpkeepRules(segment_bytes=2 * 1024 * 1024)
 BEGAN_MS = 1_760_000_000_000
 
@@ -64,6 +70,18 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class LocalSpeed:
+    """`raw_bytes`: of keys and values, about. CPU: seconds of each round, with those of reads, writes and syncs."""
+
+    raw_bytes: int
+    archive_cpu_s: tuple[float, ...]
+
+    @classmethod
+    def from_output(cls, output: str) -> LocalSpeed:
+        return cls(**json.loads(output.strip().splitlines()[-1]))
+
+
+@dataclass(frozen=True)
 class SlowLife:
     """`written_bytes`: raw, by the archiver and all merges. `small_segments`: the most non-final segments at once."""
 
@@ -81,7 +99,7 @@ class SlowLife:
 class Bench:
     """One partition in a bucket, archived and merged in one thread, each time by new workers."""
 
-    def __init__(self, store: MemoryObjectStore, spill_folder: Path, executor: Executor, batch_bytes: int) -> None:
+    def __init__(self, store: ObjectStore, spill_folder: Path, executor: Executor, batch_bytes: int) -> None:
         self.store = store
         self.log = ShardLog(store, PLACE.shard, Runtime())
         self.wal = Wal(store, PLACE.shard, ParquetWalCodec(), self.log)
@@ -128,12 +146,8 @@ async def speed(options: argparse.Namespace, values: Values, spill_folder: Path,
     for turn in range(options.rounds + 1):
         bench = Bench(store, spill_folder, executor, ArchiverSettings().batch_bytes)
         if turn == 0:
-            await bench.fill(values, options.records, entry_records=22_000)  # 8 MiB, like the entries of a busy broker
-        await _forget_segments(store)
-        began_s = own_cpu_seconds()
-        while await bench.archive():
-            pass
-        archive_cpu_s.append(own_cpu_seconds() - began_s)
+            await bench.fill(values, options.records, ENTRY_RECORDS)
+        archive_cpu_s.append(await _archive_cpu_s(bench))
         archived = await bench.segments()
         pyarrow_cpu_s.append(await _pyarrow_cpu_s(bench, max(segment.records for segment in archived)))
     began_s = own_cpu_seconds()
@@ -148,7 +162,32 @@ async def speed(options: argparse.Namespace, values: Values, spill_folder: Path,
     )
 
 
-async def _forget_segments(store: MemoryObjectStore) -> None:
+async def local_speed(
+    options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor
+) -> LocalSpeed:
+    """Archive the same log once more than is counted."""
+    store = LocalObjectStore(options.local)
+    bench = Bench(store, spill_folder, executor, ArchiverSettings().batch_bytes)
+    await bench.fill(values, options.records, ENTRY_RECORDS)
+    archive_cpu_s = []
+    for _ in range(options.rounds + 1):
+        bench = Bench(store, spill_folder, executor, ArchiverSettings().batch_bytes)
+        archive_cpu_s.append(await _archive_cpu_s(bench))
+    raw_bytes = sum(segment.raw_bytes for segment in await bench.segments())
+    await store.aclose()
+    return LocalSpeed(raw_bytes, tuple(archive_cpu_s[1:]))
+
+
+async def _archive_cpu_s(bench: Bench) -> float:
+    """CPU seconds of archiving the whole log, from its beginning."""
+    await _forget_segments(bench.store)
+    began_s = own_cpu_seconds()
+    while await bench.archive():
+        pass
+    return own_cpu_seconds() - began_s
+
+
+async def _forget_segments(store: ObjectStore) -> None:
     """Reset the shard to the state before archiving."""
     keys = [info.key async for info in list_all(store, "")]
     for key in keys:
@@ -221,12 +260,18 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--slow-life", action="store_true")
+    parser.add_argument("--local", type=Path)
     options = parser.parse_args()
     values = pa.array(options.payload.read_bytes().splitlines(), pa.binary())
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as executor:
-        load = slow_life if options.slow_life else speed
-        print(json.dumps(asdict(asyncio.run(load(options, values, Path(folder), executor)))))
+        print(json.dumps(asdict(asyncio.run(_load(options)(options, values, Path(folder), executor)))))
+
+
+def _load(options: argparse.Namespace) -> Callable[..., Coroutine[None, None, Speed | LocalSpeed | SlowLife]]:
+    if options.local:
+        return local_speed
+    return slow_life if options.slow_life else speed
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.loads.archiving import SlowLife, Speed
+from benchmarks.loads.archiving import LocalSpeed, SlowLife, Speed
 from benchmarks.processes import run_module
 from benchmarks.rows.archiving_pace import Sample, rate
 from demo.events import EventStream
@@ -32,6 +32,16 @@ def test_archiving_is_timed_beside_pyarrow_and_what_is_stored_is_counted(payload
     assert len(found.archive_cpu_s) == len(found.pyarrow_cpu_s) == 2
     assert min(*found.archive_cpu_s, *found.pyarrow_cpu_s) > 0
     assert 0 < found.merged_stored_bytes <= found.archived_stored_bytes < found.raw_bytes / 2
+
+
+def test_archiving_into_a_local_directory_counts_what_each_round_takes(payload: Path, tmp_path: Path) -> None:
+    load = ("--payload", payload, "--records", 30_000, "--rounds", 2, "--local", tmp_path / "bucket")
+    found = LocalSpeed.from_output(run_module("benchmarks.loads.archiving", *load))
+    lines = [line for line in payload.read_bytes().splitlines() for _ in range(6)]
+    assert found.raw_bytes == pytest.approx(sum(map(len, lines)), rel=0.02)
+    assert len(found.archive_cpu_s) == 2
+    assert min(found.archive_cpu_s) > 0
+    assert list((tmp_path / "bucket" / "topics").rglob("*.parquet")), "the last round's segments are there"
 
 
 def test_a_slow_life_is_counted_pass_by_pass(payload: Path) -> None:
