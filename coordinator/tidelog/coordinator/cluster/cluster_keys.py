@@ -58,7 +58,9 @@ class PeerSecret(msgspec.Struct, frozen=True):
 class BrokerRecord(msgspec.Struct, frozen=True):
     """A live broker. `address`: ``http://HOST:PORT`` for peers and clients. `incarnation` differs between two processes
     with the same `broker_id`. `eligible`: it has been up long enough to get shards. `stopping`: it hands its shards
-    over. `feature_level`: the highest that it knows."""
+    over. `feature_level`: the highest that it knows. `node_id`: its number in Kafka's protocol (`allotted_ids`).
+    `listeners`: where clients of that protocol reach it, ``HOST:PORT`` by the name of the listener. A record that an
+    earlier version wrote has -1 and none."""
 
     broker_id: str
     incarnation: str
@@ -69,6 +71,8 @@ class BrokerRecord(msgspec.Struct, frozen=True):
     eligible: bool
     stopping: bool
     feature_level: int = 1
+    node_id: int = -1
+    listeners: dict[str, str] = {}
 
 
 class LeaderRecord(msgspec.Struct, frozen=True):

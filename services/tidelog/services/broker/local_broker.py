@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tidelog.coordinator.cluster.allotted_ids import ProducerIds
 from tidelog.coordinator.cluster.feature_level import feature_level_of, raise_feature_level
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.broker import WHOLE_LOG, TopicConfigs
-from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
+from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, EpochEnd, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
@@ -71,6 +72,7 @@ class LocalBroker:
             parts.brake,
             outcomes,
         )
+        self._producer_ids = ProducerIds(parts.journal)
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls)
@@ -249,6 +251,13 @@ class LocalBroker:
             stored=limits.stored,
         )
 
+    async def epoch_end(self, _context: RequestContext, /, topic: str, partition: int, epoch: int) -> EpochEnd:
+        return await self._reads.epoch_end(topic, partition, epoch)
+
+    async def new_producer_id(self, _context: RequestContext, /) -> int:
+        self.check_open()
+        return await self._producer_ids.take()
+
     async def fetch_parts(
         self, context: RequestContext, /, parts: Sequence[FetchPart], limits: FetchLimits
     ) -> Sequence[FetchedPart]:
@@ -322,7 +331,8 @@ class LocalBroker:
     def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
         found = self.known_topics.get(topic)
         check_partition(found, partition)
-        return Route(found.shards[partition], local=True)
+        shard = found.shards[partition]
+        return Route(shard, local=True, epoch=self.shards.epoch(shard))
 
     async def route_fetch(self, context: RequestContext, /, topic: str, partition: int, _offset: int) -> Route:
         return self.route(context, topic, partition)

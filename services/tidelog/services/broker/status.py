@@ -18,6 +18,8 @@ from tidelog.services.settings.settings import Settings
 from tidelog.storage.formats import FEATURE_LEVEL
 
 VERSION = version("tidelog")
+SOLE_NODE_ID = 0
+"""The node id of a broker without a cluster."""
 
 
 def broker_status(
@@ -40,7 +42,9 @@ def sole_cluster(settings: Settings, status: BrokerStatus, feature_level: int) -
     broker_id = sole_broker_id(settings)
     led = sum(shard.leading for shard in status.shards)
     address, zone = settings.own_address, settings.broker_zone
-    place = BrokerPlace(broker_id, address, zone, status.version, 0, led, False, FEATURE_LEVEL)
+    place = BrokerPlace(
+        broker_id, address, zone, status.version, 0, led, False, FEATURE_LEVEL, SOLE_NODE_ID, settings.own_listeners
+    )
     shards = [ShardPlace(s.shard, broker_id if s.leading else None, s.epoch, broker_id) for s in status.shards]
     return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards, feature_level)
 

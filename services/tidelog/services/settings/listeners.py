@@ -49,6 +49,11 @@ def listeners_text(listeners: tuple[Listener, ...]) -> str:
     return ",".join(map(str, listeners))
 
 
+def addresses_by_name(setting: str, value: str | None) -> dict[str, str]:
+    """``HOST:PORT`` of each listener in `value` of `setting`, by name. Raises `Invalid`."""
+    return {listener.name: listener.authority for listener in parse_listeners(setting, value)}
+
+
 def _parsed(setting: str, part: str) -> Listener:
     found = _FORM.fullmatch(part)
     if not found or int(found[3]) > 65_535:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.coordinator.topics.topic import PARTITIONS_MAX
+from tidelog.services.settings.listeners import addresses_by_name
 from tidelog.services.settings.setting import count, duration, size, switch, text
 from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
@@ -250,6 +251,12 @@ class Settings:
     forward_timeout_ms: int = duration(
         "10s", "100ms to 1h", "How long a broker looks for the leader of the shard of a request."
     )
+
+    @property
+    def own_listeners(self) -> dict[str, str]:
+        """Where clients of Kafka's protocol reach this broker: ``HOST:PORT`` by the name of the listener."""
+        told = self.advertised_listeners if self.listeners else None
+        return addresses_by_name("advertised.listeners", told)
 
     @property
     def own_address(self) -> str:

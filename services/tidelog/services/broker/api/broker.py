@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
+from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, EpochEnd, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
@@ -83,6 +83,15 @@ class RecordCalls(Protocol):
         """The offset of `position` now. TIMESTAMP gives the first record at or after it, else the high watermark.
         Linearizable; not `fresh`: as the leader knows it, which may be older. Raises `NotFound`, `Unavailable`; an
         OFFSET passes through unchecked."""
+
+    async def epoch_end(self, context: RequestContext, /, topic: str, partition: int, epoch: int) -> EpochEnd:
+        """Where the records of leader epoch `epoch` end (KIP-320): the newest epoch up to it that has records, and the
+        first offset behind it; -1 and -1 if it has not begun. Linearizable. Never forwards: raises `NotLeader`,
+        `LeaderUnknown`, `NotFound`, `Unavailable`."""
+
+    async def new_producer_id(self, context: RequestContext, /) -> int:
+        """An int64 for an idempotent producer of Kafka's protocol, unique in the cluster for ever, also after a crash
+        or a loss of etcd. Works while etcd is down. Raises `Unavailable`, `Overloaded` (the broker starts or stops)."""
 
     async def fetch(
         self, context: RequestContext, /, topic: str, partition: int, offset: int, limits: FetchLimits

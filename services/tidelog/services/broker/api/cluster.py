@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Leader:
-    """The broker that leads a shard. `address`: ``http://HOST:PORT``."""
+    """The broker that leads a shard. `address`: ``http://HOST:PORT``. `node_id`: its number in Kafka's protocol, -1 if
+    it has none, because it is of an earlier version. `listeners`: where clients of that protocol reach it,
+    ``HOST:PORT`` by the name of the listener."""
 
     broker_id: str
     address: str
+    node_id: int = -1
+    listeners: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
 class Route:
-    """Where requests for a partition go: here if `local`, otherwise to `leader`; None while no leader is known."""
+    """Where requests for a partition go: here if `local`, otherwise to `leader`; None while no leader is known.
+    `epoch`: in which it leads the shard, -1 if that is unknown; each leader has a higher one than those before it."""
 
     shard: int
     local: bool
     leader: Leader | None = None
+    epoch: int = -1
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """The records of leader epoch `epoch`, and of all before it, end at `end_offset`. Both are -1 if the epoch that was
+    asked for has not begun."""
+
+    epoch: int
+    end_offset: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,8 @@ class Damage:
 class BrokerStatus:
     """Whether this broker accepts requests, the shards that it leads, and their damaged objects. `reason` says why it
     does not accept requests, or which part of its work it cannot do. `groups`: how many it coordinates and has in
-    memory; `group_members` were counted within the last seconds."""
+    memory; `group_members` were counted within the last seconds. `node_id`: this broker's number in Kafka's
+    protocol."""
 
     version: str
     store_url: str
@@ -67,12 +83,13 @@ class BrokerStatus:
     damages: Sequence[Damage] = ()
     groups: int = 0
     group_members: int = 0
+    node_id: int = 0
 
 
 @dataclass(frozen=True)
 class BrokerPlace:
     """A broker of the cluster. `shards`: how many it leads; `draining`: it must lead none; `feature_level`: the highest
-    that it knows."""
+    that it knows; `node_id` and `listeners` as in `Leader`."""
 
     broker_id: str
     address: str
@@ -82,6 +99,8 @@ class BrokerPlace:
     shards: int
     draining: bool
     feature_level: int = 1
+    node_id: int = -1
+    listeners: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

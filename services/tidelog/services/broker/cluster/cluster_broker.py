@@ -255,7 +255,7 @@ class ClusterBroker(LocalBroker):
         if route.local:
             return route
         cold = await self._cold.holds(found, partition, offset, leader_known=route.leader is not None)
-        return Route(route.shard, local=True) if cold else route
+        return Route(route.shard, local=True, epoch=route.epoch) if cold else route
 
     def hears_of_leaders(self) -> bool:
         return self._forwarding is None or self._forwarding.router.current
@@ -270,6 +270,7 @@ class ClusterBroker(LocalBroker):
         status = super().status()
         if self._forwarding is None:
             return status
+        status = replace(status, node_id=self._coordination.view.me().node_id)
         if self._handing_over:
             return replace(status, ready=False, reason="the broker is stopping and hands its shards to other brokers")
         return replace(status, reason=status.reason or self._coordination.view.health().reason)

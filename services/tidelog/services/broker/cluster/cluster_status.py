@@ -43,6 +43,8 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
                 shards=led[record.broker_id],
                 draining=record.stopping or record.broker_id in draining,
                 feature_level=record.feature_level,
+                node_id=record.node_id,
+                listeners=record.listeners,
             )
             for record in brokers
         ),

@@ -44,12 +44,16 @@ class LeaderRouter:
         record = self._view.leader_of(shard)
         if record is None or record.broker_id == self._view.me().broker_id:
             return None
-        return Leader(record.broker_id, record.address)
+        return Leader(record.broker_id, record.address, record.node_id, record.listeners)
 
     def route(self, shard: int) -> Route:
         if self._shards.leads(shard):
-            return Route(shard, local=True)
-        return Route(shard, local=False, leader=self.leader(shard))
+            return Route(shard, local=True, epoch=self._shards.epoch(shard))
+        leader = self.leader(shard)
+        if leader is None:
+            return Route(shard, local=False)
+        record = self._view.leaders().get(shard)
+        return Route(shard, local=False, leader=leader, epoch=record.epoch if record else -1)
 
     def opens_here(self, shard: int) -> bool:
         """Whether this broker holds the leader key of `shard`, and is still opening its log."""

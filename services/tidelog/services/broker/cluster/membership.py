@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from msgspec import structs
+
+from tidelog.coordinator.cluster.allotted_ids import allot_node_id
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
 from tidelog.coordinator.cluster.feature_level import raise_feature_level
 from tidelog.coordinator.cluster.identity import bucket_identity, ensure_peer_secret, join_or_found
@@ -23,7 +26,6 @@ from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.kv_group_stores import KvGroupStores
 from tidelog.services.broker.groups.group_stores import GroupStores
-from tidelog.services.settings.settings import Settings
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.formats import FEATURE_LEVEL
@@ -57,7 +59,7 @@ class Membership:
 
     async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         self._kv = self._open_kv()
-        identity, secret = await self._join_patiently(self._kv)
+        identity, secret, record = await self._join_patiently(self._kv, self._new_record())
         sync = CatalogSync(self._parts.journal, self._parts.catalog, self._kv, self._keys, self._runtime)
         sync.on_change(on_change)
         await sync.start()
@@ -65,7 +67,7 @@ class Membership:
             self._kv,
             self._keys,
             self._parts.shards,
-            _record(self._settings, self._runtime.entropy.new_id(), self._runtime.clock.now_ms()),
+            record,
             lambda: range(self.identity.shards),
             self._runtime,
             LeadershipSettings(
@@ -78,6 +80,22 @@ class Membership:
         self._joined = _Joined(identity, sync, leadership)
         self._parts.peer_secrets.follow(secret.secret, lambda: _secret_of(leadership))
         return identity
+
+    def _new_record(self) -> BrokerRecord:
+        settings, incarnation = self._settings, self._runtime.entropy.new_id()
+        broker_id = settings.broker_id or f"broker-{incarnation[:8]}"
+        return BrokerRecord(
+            broker_id=broker_id,
+            incarnation=incarnation,
+            address=settings.own_address,
+            zone=settings.broker_zone,
+            version=version("tidelog"),
+            started_at_ms=self._runtime.clock.now_ms(),
+            eligible=False,
+            stopping=False,
+            feature_level=FEATURE_LEVEL,
+            listeners=settings.own_listeners,
+        )
 
     async def lead(self) -> None:
         leadership = self._here().leadership
@@ -137,7 +155,10 @@ class Membership:
             raise Unavailable("the broker has not joined its cluster yet")
         return self._joined
 
-    async def _join_patiently(self, kv: KeyValueStore) -> tuple[ClusterIdentity, PeerSecret]:
+    async def _join_patiently(
+        self, kv: KeyValueStore, record: BrokerRecord
+    ) -> tuple[ClusterIdentity, PeerSecret, BrokerRecord]:
+        """Also `record` with its node id."""
         clock, failures = self._runtime.clock, 0
         ends_s = clock.monotonic() + JOIN_PATIENCE_S
         while True:
@@ -145,7 +166,10 @@ class Membership:
                 identity = await join_or_found(
                     self._parts.journal, kv, self._keys, shards=self._settings.shards, runtime=self._runtime
                 )
-                return identity, await ensure_peer_secret(kv, self._keys, self._runtime.entropy)
+                secret = await ensure_peer_secret(kv, self._keys, self._runtime.entropy)
+                kept = self._settings.broker_id is not None
+                node_id = await allot_node_id(self._parts.journal, record.broker_id, kept=kept)
+                return identity, secret, structs.replace(record, node_id=node_id)
             except Unavailable as error:
                 if clock.monotonic() >= ends_s:
                     raise
@@ -157,17 +181,3 @@ class Membership:
 def _secret_of(leadership: Leadership) -> str | None:
     stored = leadership.view.peer_secret()
     return None if stored is None else stored.secret
-
-
-def _record(settings: Settings, incarnation: str, now_ms: int) -> BrokerRecord:
-    return BrokerRecord(
-        broker_id=settings.broker_id or f"broker-{incarnation[:8]}",
-        incarnation=incarnation,
-        address=settings.own_address,
-        zone=settings.broker_zone,
-        version=version("tidelog"),
-        started_at_ms=now_ms,
-        eligible=False,
-        stopping=False,
-        feature_level=FEATURE_LEVEL,
-    )

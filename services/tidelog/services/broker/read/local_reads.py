@@ -12,10 +12,13 @@ docs/adr/0017-linearizable-reads.md states the guarantee and why it holds.
 from __future__ import annotations
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.cluster import EpochEnd
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
+from tidelog.services.broker.read.epoch_ends import epoch_end
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.read.topic_log import partitions_in, place_of, shard_page, version_with_list
+from tidelog.services.broker.shard.entry_epochs import leader_epochs
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -75,6 +78,14 @@ class LocalReads:
         with self._shards.reading(leader):
             batches, next_offset = await self._reader.read(leader.partitions, state, offset, limits)
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
+
+    async def epoch_end(self, topic: str, partition: int, epoch: int) -> EpochEnd:
+        leader, state = await self.state(topic, partition)
+        await self._shards.prove_leading(leader)
+        state.check_exists()
+        epochs = leader_epochs(state, leader.partitions.entry_epochs)
+        start, end = state.log_start_offset, state.high_watermark
+        return epoch_end(epochs, leader.epoch, epoch, log_start_offset=start, high_watermark=end)
 
     async def shard_log(self, topic: Topic, shard: int, request: TopicLogRequest) -> TopicLogDescription:
         """The page of one shard (`topic_log`)."""

@@ -10,7 +10,7 @@ gap or overlap (inv. 5). Only records below the high watermark may be read (inv.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -159,6 +159,11 @@ class PartitionState:
         """The span that holds `offset` and all later ones, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
         return iter(self._spans[first:])
+
+    def first_offset_from_entry(self, seq: int) -> int | None:
+        """The first offset in the WAL's entry `seq` or a later one; None if there is none."""
+        first = bisect_left(self._spans, seq, key=lambda span: span.entry.seq)
+        return self._spans[first].base_offset if first < len(self._spans) else None
 
     @property
     def lacks_list(self) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import structs
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.shard.entry_epochs import EntryEpochs
 from tidelog.services.broker.shard.hot_tail import EntryName
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span
@@ -46,6 +47,7 @@ class ShardPartitions:
     def __init__(self, log: ShardLog, wal: Wal, producer_memory: ProducerMemory | None = None) -> None:
         self.wal = wal
         self.log = log
+        self.entry_epochs = EntryEpochs()
         self._producer_memory = producer_memory
         self._states: dict[TopicPartition, PartitionState] = {}
         self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
@@ -75,6 +77,7 @@ class ShardPartitions:
         """Index the log as it was read. `holes`: numbers of lost entries whose headers are unknown."""
         self._holes = tuple(holes)
         for entry in entries:
+            self.entry_epochs.add(entry.header)
             self._index(entry.header)
 
     def loaded(self, topic_partition: TopicPartition) -> PartitionState | None:

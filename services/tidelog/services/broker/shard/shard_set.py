@@ -113,6 +113,10 @@ class ShardSet:
         """Whether this broker accepts requests for `shard`."""
         return shard in self._led and self._led[shard].serving
 
+    def epoch(self, shard: int) -> int:
+        """The epoch in which this broker leads `shard`; -1 if it does not."""
+        return self._led[shard].leader.epoch if self.leads(shard) else -1
+
     def leading(self, shard: int) -> ShardLeader:
         """The leader of `shard`. Raises `NotLeader`, `LeaderUnknown`; alone, the reason why it stepped down."""
         return self.led_shard(shard).leader
