@@ -1,7 +1,7 @@
 """Where the records of a leader epoch end: Kafka's OffsetForLeaderEpoch (KIP-320).
 
 A consumer asks after a change of the leader whether the log still holds what it has read. A leader of Tidelog never
-cuts committed records off, so an epoch never ends below an offset that was read in it. """
+cuts committed records off, so an epoch never ends below an offset that was read in it."""
 
 from __future__ import annotations
 
