@@ -89,6 +89,8 @@ async def _cluster_id(bucket: OpenedBucket) -> str:
 def _print_report(report: CopyReport, target: str) -> None:
     for finding in report.damaged:
         print(finding_line(finding))
+    if report.more_damaged:
+        complain(f"more faults of the source, which are not named: {report.more_damaged}")
     copied = f"{report.copied} objects, {size_text(report.copied_bytes)} copied"
     skipped = f"{report.skipped} ({size_text(report.skipped_bytes)}) were already there"
     deleted = f", {report.deleted} deleted" if report.deleted else ""

@@ -29,10 +29,10 @@ from tidelog.storage.parquet.parquet_format import (
     decode_rows,
     footer_bytes,
 )
+from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
     SegmentPlace,
-    check_header,
     decode_place,
     max_timestamp_ms,
     min_timestamp_ms,
@@ -89,17 +89,14 @@ async def described(store: ObjectStore, place: SegmentPlace, info: ObjectInfo) -
         return None
 
 
-async def check_segment(store: ObjectStore, segment: TopicSegment, place: SegmentPlace) -> None:
+async def check_segment(store: ObjectStore, segment: TopicSegment) -> None:
     """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NewerFormat`; `NotFound` if
     it is missing."""
-    footer = await read_footer(store, segment.key)
-    if footer.object_bytes != segment.size_bytes:
-        raise Corrupt(segment.key, size_text(segment, footer.object_bytes))
-    check_header(segment, place, footer)
-    groups = footer.row_groups
+    tail = await read_tail(store, segment)
+    groups = tail.footer.row_groups
     if (min_timestamp_ms(groups), max_timestamp_ms(groups)) != (segment.min_timestamp_ms, segment.max_timestamp_ms):
         raise Corrupt(segment.key, "it has other timestamps than its manifest says")
-    if await _scanned(store, segment, footer) != segment.sha256:
+    if await _scanned(store, segment, tail) != segment.sha256:
         raise Corrupt(segment.key, "it is not the segment that its manifest names: another sha256")
 
 
@@ -107,27 +104,26 @@ def size_text(segment: TopicSegment, size_bytes: int) -> str:
     return f"has {size_bytes} bytes, its manifest says {segment.size_bytes}"
 
 
-async def _scanned(store: ObjectStore, segment: TopicSegment, footer: Footer) -> str:
+async def _scanned(store: ObjectStore, segment: TopicSegment, tail: SegmentTail) -> str:
     """The sha256 of the object, whose records are checked."""
-    digest, order = hashlib.sha256(), RowOrder(segment.key, segment.spans)
-    magic = (await store.get(segment.key, ByteRange(0, len(MAGIC)))).data
+    footer, digest, order = tail.footer, hashlib.sha256(), RowOrder(segment.key, segment.spans)
+    magic = await tail.read(store, 0, len(MAGIC))
     if magic != MAGIC:
         raise Corrupt(segment.key, "does not begin as Parquet does")
     digest.update(magic)
     for groups in scan_groups(footer):
-        start, end = groups[0].start, groups[-1].end
-        data = (await store.get(segment.key, ByteRange(start, end - start))).data
+        data = await tail.read(store, groups[0].start, groups[-1].end)
         await asyncio.to_thread(_take, segment.key, footer, groups, data, digest, order)
-    digest.update((await store.get(segment.key, ByteRange(footer.rows_end))).data)  # indexes and the footer
+    digest.update(await tail.read(store, footer.rows_end, footer.object_bytes))  # indexes and the footer
     order.end()
     return digest.hexdigest()
 
 
 def _take(
-    key: str, footer: Footer, groups: Sequence[RowGroup], data: bytes, digest: hashlib._Hash, order: RowOrder
+    key: str, footer: Footer, groups: Sequence[RowGroup], data: memoryview, digest: hashlib._Hash, order: RowOrder
 ) -> None:
     digest.update(data)
-    order.take(decode_rows(key, SEGMENT_FLAVOR, footer, groups, memoryview(data)))
+    order.take(decode_rows(key, SEGMENT_FLAVOR, footer, groups, data))
 
 
 class RowOrder:

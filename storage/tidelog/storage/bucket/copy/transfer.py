@@ -16,12 +16,14 @@ from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 
 AT_ONCE = 16
 MEMORY_BYTES = 512 * 1024 * 1024
+DAMAGED_MAX = 1_000
+"""So many faults of the source are named in a report."""
 
 
 @dataclass
 class CopyReport:
     """The counts of a copy so far. `skipped`: objects that the target had already. `damaged`: faults of the source,
-    which the copy has as well."""
+    which the copy has as well; `more_damaged`: how often others were met, beyond `DAMAGED_MAX`."""
 
     copied: int = 0
     copied_bytes: int = 0
@@ -29,6 +31,7 @@ class CopyReport:
     skipped_bytes: int = 0
     deleted: int = 0
     damaged: list[Finding] = field(default_factory=list)
+    more_damaged: int = 0
 
     @property
     def whole(self) -> bool:
@@ -117,8 +120,12 @@ class Transfer:
 
     def note_damage(self, fault: Finding) -> None:
         """Note a fault of the source."""
-        if fault not in self.report.damaged:
+        if fault in self.report.damaged:
+            return
+        if len(self.report.damaged) < DAMAGED_MAX:
             self.report.damaged.append(fault)
+        else:
+            self.report.more_damaged += 1
 
     async def same(self, info: ObjectInfo) -> bool:
         """Whether the target has the same bytes as the source. Raises `Changed`."""

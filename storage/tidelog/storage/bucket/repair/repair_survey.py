@@ -7,8 +7,6 @@ listed or, in a `deep` survey, read whole. Spare segments are read only where th
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +14,7 @@ from dataclasses import replace
 from tidelog.storage.bucket.finding import UNREADABLE, Unreadable
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair.repair_plan import LogView, LostWalEntry, ShardView, TopicView, gaps
-from tidelog.storage.bucket.segment_reading import described, size_text
+from tidelog.storage.bucket.segment_reading import check_segment, described, size_text
 from tidelog.storage.bucket.shard_look import read_header
 from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, NotFound
 from tidelog.storage.in_flight import in_order
@@ -25,7 +23,7 @@ from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, list_all
+from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.wal.wal import Wal
@@ -35,7 +33,6 @@ from tidelog.storage.wal.wal_index import WalIndex
 
 ENTRIES_AT_ONCE = 4
 SEGMENTS_AT_ONCE = 8
-HASH_BYTES = 16 * 1024 * 1024
 LOST_MAX = 100_000
 """If a log lacks more entries than this, the survey concludes that its floor is lost."""
 
@@ -175,14 +172,9 @@ class ShardSurvey:
         if not self._deep:
             return None
         try:
-            sha256 = await self._sha256(segment)
+            await check_segment(self._store, segment)
         except NotFound:
             return IS_MISSING
-        return None if sha256 == segment.sha256 else "is not the segment its manifest names: another sha256"
-
-    async def _sha256(self, segment: TopicSegment) -> str:
-        digest = hashlib.sha256()
-        for start in range(0, segment.size_bytes, HASH_BYTES):
-            part = await self._store.get(segment.key, ByteRange(start, HASH_BYTES))
-            await asyncio.to_thread(digest.update, part.data)
-        return digest.hexdigest()
+        except Corrupt as fault:
+            return fault.reason
+        return None

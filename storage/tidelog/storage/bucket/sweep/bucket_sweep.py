@@ -50,19 +50,21 @@ from itertools import groupby
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge
-from tidelog.storage.bucket.listing import folders
+from tidelog.storage.bucket.listing import folders, grouped
 from tidelog.storage.bucket.sweep.orphans import NO_SHARD, OrphanSearch, Upload
 from tidelog.storage.bucket.sweep.sweep_report import Reason, Stray, SweepReport
 from tidelog.storage.errors import Denied, Unavailable
 from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.partial_uploads import partial_uploads_of
+from tidelog.storage.stores.partial_uploads import PartialUpload, partial_uploads_of
 
 DAY_MS = 86_400_000
 PAGES_AT_ONCE = 16
 ORPHANS_MAX = 10_000
 """So many orphans are in memory before they are deleted. One version of a shard's manifest serves all of them."""
+PARTIAL_MAX = 10_000
+"""So many unfinished uploads are removed, after their listing. The next sweep finds the others."""
 UNFINISHED_UPLOADS = "unfinished uploads"
 """The key in `SweepReport.unjudged` for unfinished uploads that could not be listed or removed."""
 
@@ -167,21 +169,33 @@ class BucketSweep:
         """Areas in which nothing was written for a grace. A live job keeps writing, and so keeps its whole area."""
         async for name, _ in folders(self._store, STAGING_PREFIX):
             if name.endswith("/"):
-                area = [info async for info in list_all(self._store, f"{STAGING_PREFIX}{name}")]
-                ripe = [info for info in area if await self._is_ripe(info)]
-                if len(ripe) == len(area):
-                    for stray in await self._swept(ripe, Reason.STAGING):
-                        yield stray
+                async for stray in self._staged_in(f"{STAGING_PREFIX}{name}"):
+                    yield stray
+
+    async def _staged_in(self, area: str) -> AsyncIterator[Stray]:
+        """Nothing, if an object is young: then the area is listed once, and otherwise again, page by page."""
+        young = 0
+        async for info in list_all(self._store, area):
+            young += not await self._is_ripe(info)
+        if young:
+            return
+        async for _, page in grouped(list_all(self._store, area), lambda _: area):
+            ripe = [info for info in page if await self._is_ripe(info)]
+            for stray in await self._swept(ripe, Reason.STAGING):
+                yield stray
 
     async def _partial(self) -> AsyncIterator[Stray]:
         uploads = partial_uploads_of(self._store)
         if uploads is None:
             return
-        for upload in [upload async for upload in uploads.pending()]:
+        ripe: list[tuple[PartialUpload, int]] = []
+        async for upload in uploads.pending():
             age_ms = await self._age_ms(upload.touched_ms)
             if age_ms < self._settings.grace_ms:
                 self.report.add_young(upload.size_bytes)
-                continue
+            elif len(ripe) < PARTIAL_MAX:
+                ripe.append((upload, age_ms))
+        for upload, age_ms in ripe:
             if self._settings.delete:
                 await uploads.abort(upload)
             yield Stray(upload.key, upload.size_bytes, Reason.PARTIAL, age_ms, self._settings.delete)

@@ -103,7 +103,7 @@ class SegmentsCheck:
             try:
                 if self._deep:
                     async with self._requests.take(1):
-                        await check_segment(self._store, segment, self._place)
+                        await check_segment(self._store, segment)
             except UNREADABLE as fault:
                 return unreadable(fault, segment.size_bytes, harm=self._harm(segment).removeprefix(": "))
             except NotFound:
