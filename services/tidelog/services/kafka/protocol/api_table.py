@@ -63,6 +63,9 @@ def _api(
 
 
 _APIS = (
+    _api(PRODUCE, "Produce", 3, 11, 9, "produce", advertised_lowest=0),
+    _api(FETCH, "Fetch", 4, 12, 12, "fetch", is_long_poll=True),
+    _api(2, "ListOffsets", 1, 7, 6, "list_offsets"),
     _api(METADATA, "Metadata", 0, 12, 9, "metadata"),
     _api(FIND_COORDINATOR, "FindCoordinator", 0, 4, 3, "find_coordinator"),
     _api(17, "SaslHandshake", 0, 1, NEVER, "sasl_handshake"),

@@ -1,0 +1,43 @@
+"""Fetched records as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tidelog.record_batches.encode import BatchRules, encode_batches
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart
+from tidelog.services.kafka.protocol.error_codes import Family, error_code
+from tidelog.services.kafka.protocol.fetch_messages import KafkaPart
+
+NO_EPOCH = -1
+BATCH_RULES = BatchRules(leader_epoch=NO_EPOCH)
+
+
+def encoded_parts(fetched: Sequence[FetchedPart]) -> Sequence[KafkaPart]:
+    """The answer for each part."""
+    return [_encoded(each) for each in fetched]
+
+
+def _encoded(each: FetchedPart) -> KafkaPart:
+    part, found = each.part, each.fetched
+    if each.error:
+        return KafkaPart(part.topic, part.partition, error_code(each.error, Family.READ))
+    if found is None:
+        return KafkaPart(part.topic, part.partition)  # its turn comes with the next request
+    records = [memoryview(batch) for batch in _batches(found)]
+    return KafkaPart(
+        part.topic,
+        part.partition,
+        high_watermark=found.high_watermark,
+        log_start_offset=found.log_start_offset,
+        records=records,
+    )
+
+
+def _batches(found: Fetched) -> Iterator[pa.Buffer]:
+    """The last batch reaches to the next offset, also over records that compaction removed."""
+    last = len(found.batches) - 1
+    for at, batch in enumerate(found.batches):
+        yield from encode_batches(batch, BATCH_RULES, found.next_offset if at == last else None)

@@ -1,0 +1,56 @@
+"""Record batches as a client of Kafka's protocol sends and reads them, in plain Python."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tests.record_batches.reference import Record, batch_of, crc32c, decode_records, encode_records
+
+BEGAN_MS = 1_700_000_000_000
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+CONTROL, TRANSACTIONAL = 0x20, 0x10
+
+
+@dataclass(frozen=True)
+class Producer:
+    """Whose batch it is: `producer_id`, epoch and the first sequence."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+
+def records_of(*values: bytes) -> Sequence[Record]:
+    """One record a value, with a key, a header and a time of its own."""
+    return [
+        Record(at, BEGAN_MS + at, b"k%d" % at, value, [("h", value), ("none", None)]) for at, value in enumerate(values)
+    ]
+
+
+def sent(records: Sequence[Record], producer: Producer = Producer(), attributes: int = 0) -> bytes:
+    """`records` as one batch."""
+    batch = batch_of(encode_records(records, BEGAN_MS), len(records), base_timestamp=BEGAN_MS, attributes=attributes)
+    head, covered = batch[:17], bytearray(batch[21:])
+    struct.pack_into(">qhi", covered, 22, producer.producer_id, producer.epoch, producer.sequence)
+    return head + struct.pack(">I", crc32c(bytes(covered))) + bytes(covered)
+
+
+def sent_values(*values: bytes) -> bytes:
+    return sent(records_of(*values))
+
+
+def received(data: bytes | None) -> Sequence[Record]:
+    """The records of all batches in `data`, with offsets instead of their differences."""
+    return [record for batch in _batches(data or b"") for record in batch]
+
+
+def _batches(data: bytes) -> Iterator[Sequence[Record]]:
+    while data:
+        base, length, _, magic, crc, attributes, _, first_ms, *_, count = _HEADER.unpack_from(data)
+        assert (magic, attributes) == (2, 0)
+        batch, data = data[: 12 + length], data[12 + length :]
+        assert crc == crc32c(batch[21:])
+        records = decode_records(batch[_HEADER.size :], count, first_ms)
+        yield [replace(record, offset_delta=base + record.offset_delta) for record in records]
