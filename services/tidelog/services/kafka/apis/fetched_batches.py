@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tidelog.record_batches.encode import BatchRules, encode_batches
+from tidelog.record_batches.encode import BatchRules, empty_batch, encode_batches
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart
 from tidelog.services.kafka.protocol.error_codes import Family, error_code
 from tidelog.services.kafka.protocol.fetch_messages import KafkaPart
@@ -26,7 +26,7 @@ def _encoded(each: FetchedPart) -> KafkaPart:
         return KafkaPart(part.topic, part.partition, error_code(each.error, Family.READ))
     if found is None:
         return KafkaPart(part.topic, part.partition)  # its turn comes with the next request
-    records = [memoryview(batch) for batch in _batches(found)]
+    records = [memoryview(batch) for batch in _batches(found, part.begin)]
     return KafkaPart(
         part.topic,
         part.partition,
@@ -36,8 +36,11 @@ def _encoded(each: FetchedPart) -> KafkaPart:
     )
 
 
-def _batches(found: Fetched) -> Iterator[pa.Buffer]:
-    """The last batch reaches to the next offset, also over records that compaction removed."""
+def _batches(found: Fetched, offset: int) -> Iterator[pa.Buffer]:
+    """The last batch reaches to the next offset, also over records that compaction removed; without it the client would
+    ask for them for ever."""
     last = len(found.batches) - 1
     for at, batch in enumerate(found.batches):
         yield from encode_batches(batch, BATCH_RULES, found.next_offset if at == last else None)
+    if not found.batches and found.next_offset > offset:
+        yield empty_batch(offset, found.next_offset, NO_EPOCH)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
 from tidelog.record_batches.batch_header import BatchHeader
-from tidelog.record_batches.decode import DecodedBatch, batches_in, decode_batch
-from tidelog.record_batches.errors import CorruptBatch, InvalidBatch, TooLargeBatch, UnsupportedBatch
+from tidelog.record_batches.decode import DecodedBatch
+from tidelog.record_batches.errors import (
+    CorruptBatch,
+    InvalidBatch,
+    InvalidTimestampType,
+    TooLargeBatch,
+    UnsupportedBatch,
+)
+from tidelog.record_batches.produced import decode_produced
 from tidelog.services.broker.api.produce import PartDraft, ProducerSequence
 from tidelog.services.kafka.protocol.produce_messages import ProducePart
 
 PRODUCER_PREFIX = "kafka:"
 """Begins the ids of Kafka's producers in the table of sequences. No id of an HTTP client has a colon."""
-_CODES: tuple[tuple[type[ValueError], ErrorCode], ...] = (
-    (TooLargeBatch, ErrorCode.message_too_large),
-    (UnsupportedBatch, ErrorCode.unsupported_for_message_format),
-    (InvalidBatch, ErrorCode.invalid_record),
-    (CorruptBatch, ErrorCode.corrupt_message),
-)
+_CODES: Mapping[type[ValueError], ErrorCode] = {
+    CorruptBatch: ErrorCode.corrupt_message,
+    InvalidBatch: ErrorCode.invalid_record,
+    InvalidTimestampType: ErrorCode.invalid_timestamp,
+    TooLargeBatch: ErrorCode.message_too_large,
+    UnsupportedBatch: ErrorCode.unsupported_for_message_format,
+}
+"""Every error of `record_batches`."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +46,13 @@ def drafts(parts: Sequence[ProducePart], bytes_max: int) -> Sequence[PartDraft |
     found: list[PartDraft | RefusedPart] = []
     for part in parts:
         try:
-            decoded = _only_batch(part, bytes_max)
-        except (TooLargeBatch, UnsupportedBatch, InvalidBatch, CorruptBatch) as error:
-            code = next(code for kind, code in _CODES if isinstance(error, kind))
-            found.append(RefusedPart(code, str(error)))
+            decoded = decode_produced(pa.py_buffer(part.records or b""), bytes_max)
+        except tuple(_CODES) as error:
+            found.append(RefusedPart(_CODES[type(error)], str(error)))
         else:
             bytes_max -= decoded.raw_bytes
             found.append(_draft(part, decoded))
     return found
-
-
-def _only_batch(part: ProducePart, bytes_max: int) -> DecodedBatch:
-    """The batch of `part`: since version 3 of Produce there is one. Raises the errors of `record_batches`."""
-    batches = list(batches_in(pa.py_buffer(part.records))) if part.records else []
-    if len(batches) != 1:
-        raise InvalidBatch(f"a request has {len(batches)} batches for a partition, and one is allowed")
-    decoded = decode_batch(batches[0], bytes_max)
-    _check(decoded.header)
-    if not decoded.is_dense:
-        raise InvalidBatch("the offsets of a batch are not 0, 1, 2 and so on up to its last offset")
-    return decoded
-
-
-def _check(header: BatchHeader) -> None:
-    if header.is_control:
-        raise InvalidBatch("a producer may not send control batches")
-    if header.is_transactional:
-        raise InvalidBatch(
-            "a batch belongs to a transaction, and this broker has no transactions: unset transactional.id"
-        )
-    if not header.count:
-        raise InvalidBatch("a batch has no records")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidBatch("a batch has a producer id and no sequence or epoch")
 
 
 def _draft(part: ProducePart, decoded: DecodedBatch) -> PartDraft:
