@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from tests.simulation import archive_mutations as archive
 from tests.simulation import writer_mutations as writer
 from tests.simulation.archive_worker import GRACE_S, WorkerClasses
-from tests.simulation.weather import hasty_rivals_weather, rival_workers_weather, slow_reader_weather, zombie_weather
+from tests.simulation.weather import (
+    hasty_rivals_weather,
+    late_answers_weather,
+    rival_workers_weather,
+    slow_reader_weather,
+    zombie_weather,
+)
 from tests.simulation.world import Cast
 
 
@@ -35,7 +41,7 @@ _CASTS: Mapping[str, Cast] = {
     "goes on behind another's entry": Cast(writer=writer.GoesOnBehind),
     "no floor check once the trust is over": Cast(floor_trust_s=float("inf"), weather=zombie_weather),
     "the trust is longer than the grace": Cast(floor_trust_s=2 * GRACE_S, weather=hasty_rivals_weather),
-    "the trust is counted from the answer": Cast(writer=writer.TrustFromTheAnswer, weather=hasty_rivals_weather),
+    "the trust is counted from the answer": Cast(writer=writer.TrustFromTheAnswer, weather=late_answers_weather),
     "the trust is looked at before the PUT": Cast(writer=writer.TrustBeforeThePut, weather=hasty_rivals_weather),
     "clocks stop with the machine": Cast(clocks_stop_when_stalled=True, weather=zombie_weather),
     "tells ends without a proof": Cast(writer=writer.TellsEndsUnproved),
@@ -96,6 +102,3 @@ _RULES: Mapping[str, tuple[str, ...]] = {
 MUTATIONS: Mapping[str, Mutation] = {
     name: Mutation(cast, _RULES.get(name, Mutation().rules)) for name, cast in _CASTS.items()
 }
-
-RARE = frozenset({"the trust is counted from the answer"})
-"""Caught in hundreds of seeds only, so behind `make soak`."""

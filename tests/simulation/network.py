@@ -78,18 +78,25 @@ class Witnessed:
 
 class Ambush:
     """Stalls a process at the worst moments: between reading the floor and acting on it, and between deciding on a
-    create and its effect. `share` is the probability (0 to 1)."""
+    create and its effect. `share` is the probability (0 to 1). `ms`: the least and the most time of a
+    stall. Without `creates` it stalls only after reads."""
 
-    def __init__(self, scheduler: Scheduler, share: float, ms_max: int) -> None:
+    def __init__(self, scheduler: Scheduler, share: float, ms: tuple[int, int], creates: bool = True) -> None:
         self.share = share
         self._scheduler = scheduler
-        self._ms_max = ms_max
+        self._ms = ms
+        self._creates = creates
+
+    def before_create(self) -> None:
+        """Perhaps stall the running process, which is about to create an object."""
+        if self._creates:
+            self.spring()
 
     def spring(self) -> None:
         """Perhaps stall the running process."""
         scheduler = self._scheduler
         if scheduler.current is not None and scheduler.random.random() < self.share:
-            scheduler.stall(scheduler.current, scheduler.random.randrange(1, self._ms_max))
+            scheduler.stall(scheduler.current, scheduler.random.randrange(*self._ms))
 
 
 class Travelling(WrappingObjectStore):
@@ -111,7 +118,7 @@ class Travelling(WrappingObjectStore):
         sender = self._scheduler.current
         assert sender is not None, "a process sends it"
         if request.verb is Verb.CREATE:
-            self._ambush.spring()
+            self._ambush.before_create()
         await self._wait(THERE_MS_MAX)
         call = partial(self._traced, sender, request, attempt) if self._scheduler.traced else attempt
         try:

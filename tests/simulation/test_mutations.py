@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.mutations import MUTATIONS, RARE
+from tests.simulation.mutations import MUTATIONS
 from tests.simulation.world import World
 
 SEEDS_MAX = 1_000
 
 
-@pytest.mark.parametrize("name", sorted(MUTATIONS.keys() - RARE))
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_wrong_version_is_caught_by_its_rule(name: str) -> None:
-    expect_caught(name)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", sorted(RARE))
-def test_a_wrong_version_that_is_rarely_wrong_is_caught_by_its_rule(name: str) -> None:
-    expect_caught(name)
-
-
-def expect_caught(name: str) -> None:
     mutation = MUTATIONS[name]
     outcomes = (World(seed, mutation.cast).run() for seed in range(SEEDS_MAX))
     violation = next((outcome.violation for outcome in outcomes if outcome.violation), None)

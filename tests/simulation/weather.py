@@ -35,6 +35,16 @@ class Weather:
     deletes_records: bool
     leader_archives: bool
     differences_min: int
+    broker_stall_ms_min: int = 1
+    broker_creates_stall: bool = True
+
+    @property
+    def stall_ms(self) -> tuple[int, int]:
+        return 1, self.stall_ms_max
+
+    @property
+    def broker_stall_ms(self) -> tuple[int, int]:
+        return self.broker_stall_ms_min, self.stall_ms_max
 
 
 def draw_weather(seed: int) -> Weather:
@@ -103,6 +113,13 @@ def hasty_rivals_weather(seed: int) -> Weather:
     return replace(weather, faults=faults, stall_ms_max=1_300, broker_ambush=0.2, other_ambush=0.0)
 
 
+def late_answers_weather(seed: int) -> Weather:
+    """Like hasty rivals, with leaders that stall only after they have read the floor, and always for longer than a
+    rival needs to take the log over and the collector to delete what it archived."""
+    weather = replace(hasty_rivals_weather(seed), workers=1, producers=4, rival_share=0.15, broker_ambush=0.08)
+    return replace(weather, broker_stall_ms_min=900, stall_ms_max=1_600, broker_creates_stall=False)
+
+
 def slow_reader_weather(seed: int) -> Weather:
     """Like zombie weather, with so many workers that a reader or worker that stalls between two reads finds another
     log."""
@@ -120,6 +137,7 @@ def rival_workers_weather(seed: int) -> Weather:
 
 WEATHERS = {
     "hasty rivals": hasty_rivals_weather,
+    "late answers": late_answers_weather,
     "rival workers": rival_workers_weather,
     "drawn": draw_weather,
     "zombie": zombie_weather,

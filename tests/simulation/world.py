@@ -85,22 +85,22 @@ class World:
     def __init__(self, seed: int, cast: Cast, *, traced: bool = False) -> None:
         self.cast = cast
         self.codec = ParquetWalCodec()
-        self.weather = cast.weather(seed)
+        self.weather = weather = cast.weather(seed)
         self.scheduler = Scheduler(seed, traced=traced)
         self._draw = random.Random(f"world {seed}")
-        grace_ms = int(GRACE_S * 1000)
-        self.truth = Truth(self.codec, grace_ms, lambda: self.scheduler.now_ms)
+        self.truth = Truth(self.codec, int(GRACE_S * 1000), lambda: self.scheduler.now_ms)
         self.truth.archive.retention_bytes = self.weather.rules.retention_bytes
         self._writer_class = recorded(cast.writer, self.truth, self.scheduler)
         self._log_class = recorded_log(cast.shard_log, self.truth)
         self._objects = MemoryObjectStore(ProcessClock(self.scheduler, self.scheduler.network))
-        self._faulty = FaultyObjectStore(
-            Witnessed(self._objects, self.truth), self.weather.faults, self._runtime(self.scheduler.network)
-        )
+        runtime = self._runtime(self.scheduler.network)
+        self._faulty = FaultyObjectStore(Witnessed(self._objects, self.truth), weather.faults, runtime)
         self._lease_server = LeaseServer(self.scheduler)
         self._lease_server.down_from_ms, self._lease_server.down_until_ms = self.weather.lease_server_down_ms
-        self._broker_ambush = Ambush(self.scheduler, self.weather.broker_ambush, self.weather.stall_ms_max)
-        self._other_ambush = Ambush(self.scheduler, self.weather.other_ambush, self.weather.stall_ms_max)
+        self._broker_ambush = Ambush(
+            self.scheduler, weather.broker_ambush, weather.broker_stall_ms, weather.broker_creates_stall
+        )
+        self._other_ambush = Ambush(self.scheduler, weather.other_ambush, weather.stall_ms)
         self._leader = ""
         self._started = 0
         self._readers: list[Reader] = []
