@@ -17,19 +17,8 @@ from xdist.workermanage import WorkerController
 
 ORDER = (
     *("chaos", "spark", "end_to_end", "benchmarks", "year", "infra", "demo", "cli", "client", "compactor"),
-    *(
-        "components",
-        "consuming",
-        "costs",
-        "doors",
-        "formats",
-        "peers",
-        "http",
-        "kafka",
-        "broker",
-        "coordinator",
-        "storage",
-    ),
+    *("components", "consuming", "costs", "doors", "formats", "peers", "http", "kafka", "broker", "coordinator"),
+    *("record_batches", "storage"),
     "simulation",
 )
 """The folders of tests: clusters and programs first, then tests within one process."""

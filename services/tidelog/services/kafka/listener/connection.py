@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.services.kafka.listener.connections import Connections
 
 _log = logging.getLogger(__name__)
+_FAILED = "a request of a Kafka client failed; its connection is closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._placed = PlacedRequests(self._flush)
         self._placing: asyncio.Task[None] | None = None
         self._held_bytes = 0
+        self._request_bytes = 0
         self._is_reading = True
         self._is_slow = False
         self._is_draining = False
@@ -75,7 +77,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._frames.buffer()
+        return self._frames.buffer(self._memory.receive_bytes_max(self))
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._connections.now_s()
@@ -83,10 +85,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._memory.take(nbytes)
         self._connections.counts.received_bytes += nbytes
         try:
-            self._arrived.extend(self._frames.received(nbytes))
+            for frame in self._frames.received(nbytes):
+                self._arrived.append(frame)
+                self._request_bytes += _counted(frame)
+                self._memory.is_whole(self, _counted(frame))
         except Malformed as error:
             self.end(str(error))
-            return
         self._regulate()
         if self._arrived and self._placing is None:
             self._placing = asyncio.get_running_loop().create_task(self._place_arrived())
@@ -101,12 +105,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Requests that have arrived are carried out nevertheless: their client may have asked for no answer."""
+        """Requests that have arrived are carried out nevertheless: their client may have asked for no answer. They hold
+        their memory until then."""
         if self._is_open:
             self._is_open = False
             self._connections.closed(self)
         self._memory.forget(self)
-        self._release(self._held_bytes)
+        self._memory.give_back(self._held_bytes - self._request_bytes, whole=False)
         self._placed.abandon()
 
     # --- called by `Connections` and `RequestMemory`
@@ -123,11 +128,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def overdue(self, now_s: float) -> str | None:
         """Why the connection has to end now, if it has to."""
         silent_s, bounds = now_s - self.active_s, self._connections.bounds
-        if self._is_reading and not self._frames.is_between and silent_s > bounds.read_timeout_s:
-            return f"half of a request has arrived, and nothing more for {silent_s:.0f} s"
-        if silent_s > bounds.idle_s and (self._is_slow or not (self._arrived or self._placed)):
-            return "" if not self._is_slow else f"the client has not read its answers for {silent_s:.0f} s"
-        return None
+        if not self._frames.is_between and silent_s > bounds.read_timeout_s and self._is_within_bounds():
+            lack = "nothing more" if self._is_reading else "there was no memory for the rest"
+            return f"a part of a request has arrived, and {lack} for {silent_s:.0f} s"
+        if silent_s > bounds.idle_s and self._is_slow:
+            return f"the client has not read its answers for {silent_s:.0f} s"
+        return "" if silent_s > bounds.idle_s and not self._request_bytes else None
 
     def end(self, reason: str = "", *, at_once: bool = False) -> None:
         """Close the connection, and log the `reason`, if there is one."""
@@ -141,40 +147,46 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- placing and answering
 
     async def _place_arrived(self) -> None:
-        try:
-            while self._arrived:
-                frame = self._arrived.popleft()
-                self._placed.add(await self._place_request(frame, self._client))
-        except Malformed as error:
-            self.end(str(error))
-        except Exception:
-            _log.exception("a request of a Kafka client failed; its connection is closed")
-            self.end()
-        finally:
-            self._placing = None
+        while self._arrived:
+            frame = self._arrived.popleft()
+            try:
+                self._placed.add(await self._place_request(frame, self._client), is_wanted=self._is_open)
+            except Malformed as error:
+                self._drop(frame, str(error))
+            except Exception:
+                _log.exception(_FAILED)
+                self._drop(frame)
+        self._placing = None
         self._after_progress()
+
+    def _drop(self, frame: memoryview, reason: str = "") -> None:
+        """End the connection at `frame`. The requests after it are not placed, those before it are."""
+        self.end(reason)
+        self._finished(_counted(frame) + sum(map(_counted, self._arrived)))
+        self._arrived.clear()
 
     def _flush(self) -> None:
         for request in self._placed.finished():
+            self._finished(request.frame_bytes + LENGTH_BYTES)
             self._write(request)
-            if self._is_slow:
+            if self._is_slow and self._is_open:
                 break
         self._after_progress()
 
     def _write(self, request: PlacedRequest) -> None:
-        if not self._is_open:
-            return
-        self._release(request.frame_bytes + LENGTH_BYTES)
         try:
             buffers = request.encoded()
+        except asyncio.CancelledError:
+            self.end()
         except Malformed as error:
             self.end(str(error))
         except Exception:
-            _log.exception("a request of a Kafka client failed; its connection is closed")
+            _log.exception(_FAILED)
             self.end()
         else:
             self._connections.counts.answered(request, buffers, self._connections.now_s())
-            self._transport.writelines(buffers)
+            if self._is_open:
+                self._transport.writelines(buffers)
 
     def _after_progress(self) -> None:
         if self._is_open:
@@ -187,16 +199,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- bounds
 
-    def _release(self, count: int) -> None:
+    def _finished(self, count: int) -> None:
+        """Requests of `count` bytes are answered, or never will be."""
+        self._request_bytes -= count
         self._held_bytes -= count
-        self._memory.give_back(count)
+        self._memory.give_back(count, whole=True)
 
     def _regulate(self) -> None:
         """Read on, or stop reading."""
         within_own = self._is_within_bounds()
-        may_read = within_own and not self._memory.is_full
-        if within_own and not may_read:
-            self._memory.wait(self)
+        if within_own and not self._memory.may_receive(self):
+            self._memory.wait(self)  # this may give it the turn
+        may_read = within_own and self._memory.may_receive(self)
         if may_read == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = may_read
@@ -210,3 +224,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         unanswered = len(self._arrived) + len(self._placed) + (self._placing is not None)
         above = unanswered >= CONNECTION_REQUESTS_MAX or (unanswered and self._held_bytes >= CONNECTION_BYTES_MAX)
         return not (above or self._is_slow or self._is_draining)
+
+
+def _counted(frame: memoryview) -> int:
+    """The bytes of a frame with its length."""
+    return len(frame) + LENGTH_BYTES

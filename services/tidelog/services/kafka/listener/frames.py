@@ -35,14 +35,11 @@ class FrameReader:
         """Whether the last byte received ended a frame."""
         return self._frame is None and not self._head
 
-    @property
-    def partial_bytes(self) -> int:
-        """The bytes of the frame that has begun and has not ended."""
-        return self._filled
-
-    def buffer(self) -> memoryview:
-        """Where to receive into; then `received` must be called."""
-        return self._scratch if self._frame is None else self._frame[self._filled :]
+    def buffer(self, bytes_max: int) -> memoryview:
+        """Where to receive at most `bytes_max` bytes into; then `received` must be called."""
+        if self._frame is None:
+            return self._scratch[:bytes_max]
+        return self._frame[self._filled : self._filled + bytes_max]
 
     def received(self, count: int) -> Iterator[memoryview]:
         """The frames that `count` bytes in `buffer` have completed. Raises `Malformed`."""

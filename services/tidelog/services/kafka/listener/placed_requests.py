@@ -44,9 +44,12 @@ class PlacedRequests:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, request: PlacedRequest) -> None:
+    def add(self, request: PlacedRequest, *, is_wanted: bool) -> None:
+        """Not `is_wanted`: its client is gone."""
         self._requests.append(request)
         request.answer.add_done_callback(self._answered)
+        if not is_wanted:
+            self.abandon()
 
     def finished(self) -> Iterator[PlacedRequest]:
         """Remove and yield the requests that may be answered now: those with an answer before which all are
