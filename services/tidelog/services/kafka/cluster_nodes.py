@@ -6,12 +6,10 @@ among the nodes.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from tidelog.services.broker.api.cluster import BrokerPlace, ClusterStatus, Route
+from tidelog.services.broker.api.cluster import BrokerPlace, Route
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.kafka.service import KafkaService
 
@@ -19,7 +17,8 @@ NO_NODE = -1
 NO_EPOCH = -1
 SOLE_CLUSTER_ID = "tidelog"
 """The id of the cluster of a broker alone, which has none."""
-_ID_MAX = 2**31 - 1
+_NO_ZONE = "none"
+"""The default of ``broker.zone``."""
 
 
 @dataclass(frozen=True)
@@ -63,33 +62,29 @@ class ClusterNodes:
 def cluster_nodes(service: KafkaService, context: RequestContext, listener: str) -> ClusterNodes:
     """The cluster now."""
     status = service.broker.cluster(context)
-    nodes = tuple(_node(service, place, status, listener) for place in status.brokers)
-    leaders = {shard.shard: ShardLeader(_node_id(shard.leader), shard.epoch) for shard in status.shards if shard.leader}
+    numbers = {place.broker_id: place.node_id for place in status.brokers}
+    leaders = {
+        shard.shard: ShardLeader(numbers[shard.leader], shard.epoch)
+        for shard in status.shards
+        if shard.leader in numbers and numbers[shard.leader] != NO_NODE
+    }
+    nodes = tuple(_node(place, listener) for place in status.brokers if listener in place.listeners)
     return ClusterNodes(status.cluster_id or SOLE_CLUSTER_ID, nodes, leaders)
 
 
-def node_of(route: Route, own: Node, nodes: ClusterNodes) -> Node | None:
-    """The node that `route` leads to; None while no leader is known. `own`: this broker."""
+def own_node_id(service: KafkaService) -> int:
+    """The number of this broker."""
+    return service.broker.status().node_id
+
+
+def node_of(service: KafkaService, route: Route, nodes: ClusterNodes) -> Node | None:
+    """The node that `route` leads to; None while no leader is known."""
     if route.local:
-        return own
-    return nodes.node(_node_id(route.leader.broker_id)) if route.leader else None
+        return nodes.node(own_node_id(service))
+    return nodes.node(route.leader.node_id) if route.leader else None
 
 
-def own_node(service: KafkaService, nodes: ClusterNodes, listener: str) -> Node:
-    """This broker."""
-    told = service.advertised[listener]
-    found = (node for node in nodes.nodes if (node.host, node.port) == (told.host, told.port))
-    return next(found, NOWHERE)
-
-
-def _node(service: KafkaService, place: BrokerPlace, status: ClusterStatus, listener: str) -> Node:
-    told, address = service.advertised[listener], urlsplit(place.address)
-    is_own = len(status.brokers) == 1 or place.address == service.settings.own_address
-    host = told.host if is_own else address.hostname or told.host
-    return Node(_node_id(place.broker_id), host, told.port, None if place.zone == "none" else place.zone or None)
-
-
-def _node_id(broker_id: str) -> int:
-    if broker_id.isascii() and broker_id.isdecimal() and int(broker_id) <= _ID_MAX:
-        return int(broker_id)
-    return zlib.crc32(broker_id.encode()) & _ID_MAX
+def _node(place: BrokerPlace, listener: str) -> Node:
+    host, _, port = place.listeners[listener].rpartition(":")
+    rack = None if place.zone in ("", _NO_ZONE) else place.zone
+    return Node(place.node_id, host.strip("[]"), int(port), rack)

@@ -51,7 +51,7 @@ class KafkaDoor:
 
     async def serve(self, broker: ServedBroker, settings: Settings) -> None:
         connections = Connections(_bounds(settings), self._counts, self._runtime.clock)
-        dispatcher = Dispatcher(self._service(broker, settings))
+        dispatcher = Dispatcher(KafkaService(broker, settings, self._runtime, self._draining))
         servers = [await _server(*place, connections, dispatcher) for place in self._sockets]
         sweeping = asyncio.create_task(connections.sweep_forever())
         try:
@@ -68,11 +68,6 @@ class KafkaDoor:
     def abort(self) -> None:
         self._aborting.set()
         self.drain()
-
-    def _service(self, broker: ServedBroker, settings: Settings) -> KafkaService:
-        advertised = parse_listeners("advertised.listeners", settings.advertised_listeners)
-        by_name = {listener.name: listener for listener in advertised}
-        return KafkaService(broker, settings, self._runtime, by_name, self._draining)
 
     async def _drained(self, connections: Connections, settings: Settings) -> None:
         timeout_s = settings.shutdown_timeout_ms / 1000 * DRAIN_SHARE

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 
 from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.api.broker import Broker
-from tidelog.services.settings.listeners import Listener
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 
 @dataclass(frozen=True)
 class KafkaService:
-    """A broker with its Kafka interface. `advertised`: where clients reach it, by the name of the listener.
-    `draining`: set when the broker stops; long polls end then."""
+    """A broker with its Kafka interface. `draining`: set when the broker stops; long polls end then."""
 
     broker: Broker
     settings: Settings
     runtime: Runtime
-    advertised: dict[str, Listener]
     draining: asyncio.Event
 
     @property

@@ -19,7 +19,7 @@ from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.refusals import Refused, refusal_of
 from tidelog.services.kafka.apis.topic_configs import ConfigEntry, Source, topic_config_entries
 from tidelog.services.kafka.apis.topic_lookup import TopicLookup
-from tidelog.services.kafka.cluster_nodes import cluster_nodes, own_node
+from tidelog.services.kafka.cluster_nodes import own_node_id
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 from tidelog.storage.errors import TidelogError
@@ -56,18 +56,18 @@ class DescribeConfigsApi(ImmediateApi):
             topic = await TopicLookup(self._broker, call.context).by_name(asked.resource_name)
             return topic_config_entries(topic.config)
         if asked.resource_type == Resource.BROKER:
-            return self._of_broker(call, asked.resource_name)
+            return self._of_broker(asked.resource_name)
         raise no_such_resource(asked.resource_type)
 
-    def _of_broker(self, call: Call, name: str) -> Iterable[ConfigEntry]:
+    def _of_broker(self, name: str) -> Iterable[ConfigEntry]:
         """Clients send the request to the broker that they ask about. An empty name asks for the dynamic defaults of
         all brokers; there are none."""
         if not name:
             return ()
-        own = own_node(self._service, cluster_nodes(self._service, call.context, call.listener), call.listener)
-        if name != str(own.node_id):
-            raise Refused(ErrorCode.invalid_request, f"this is broker {own.node_id}: ask broker {name[:40]} itself")
-        return broker_config_entries(self._service.settings, own.node_id)
+        own = own_node_id(self._service)
+        if name != str(own):
+            raise Refused(ErrorCode.invalid_request, f"this is broker {own}: ask broker {name[:40]} itself")
+        return broker_config_entries(self._service.settings, own)
 
 
 def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:

@@ -14,7 +14,7 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinatorResponse
 
 from tidelog.services.kafka.apis.immediate import ImmediateApi
-from tidelog.services.kafka.cluster_nodes import NOWHERE, ClusterNodes, Node, cluster_nodes, node_of, own_node
+from tidelog.services.kafka.cluster_nodes import NOWHERE, ClusterNodes, Node, cluster_nodes, node_of, own_node_id
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 
@@ -39,12 +39,11 @@ class FindCoordinatorApi(ImmediateApi):
         return [self._coordinator(call, nodes, key_type, key) for key in keys]
 
     def _coordinator(self, call: Call, nodes: ClusterNodes, key_type: int, key: str) -> Coordinator:
-        own = own_node(self._service, nodes, call.listener)
         if key_type == _TRANSACTION:
-            return _answer(key, own)
+            return _answer(key, nodes.node(own_node_id(self._service)) or NOWHERE)
         if key_type != _GROUP:
             return _refusal(key, ErrorCode.invalid_request, f"coordinators of type {key_type} do not exist here")
-        node = node_of(self._broker.groups.coordinator(call.context, key), own, nodes)
+        node = node_of(self._service, self._broker.groups.coordinator(call.context, key), nodes)
         if node is None:
             text = "the shard of this group has no leader at this moment; try again"
             return _refusal(key, ErrorCode.coordinator_not_available, text)
