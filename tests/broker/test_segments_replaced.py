@@ -16,7 +16,7 @@ from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, offsets_of
 from tests.broker.logs import partition_log
 from tests.storage.damage_by_hand import flip
-from tests.storage.topic_segments import made_segment
+from tests.storage.topic_segments import decode_topic_segment, made_segment
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -29,7 +29,7 @@ from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import RECORD_SCHEMA, from_stored
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 AnyBroker = LocalBroker | ClusterBroker

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
+from tests.storage.topic_segments import decode_topic_segment
 
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
@@ -19,7 +20,7 @@ from tidelog.storage.manifests.shard_values import EMPTY, ColdState
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.records import RECORD_SCHEMA, from_stored
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.wrapping import Attempt, Request, WrappingObjectStore
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.wal.wal import Wal

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import pyarrow as pa
 from tests.storage.record_tables import record_table
-from tests.storage.topic_segments import PLACE, made_segment, span_in
+from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
 from tidelog.storage.parquet.parquet_format import CHECKSUMS, decode_footer, footer_bytes
 from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span
 from tidelog.storage.segments.span_groups import span_groups
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 MEMORY_BYTES_MAX = 4 << 30

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.storage.archive_scenes import GRACE_S, TOPIC_NAMES, Scene, archiver_of, small_scene
 from tests.storage.record_tables import SHOP, WEB, WEB_1
+from tests.storage.tending import tend
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_log import ShardLog
@@ -66,6 +67,6 @@ class LivingBucket:
     async def _tend(self) -> None:
         for topic_id, rules in RULES.items():
             place = SegmentPlace(TOPIC_NAMES[topic_id], topic_id, self.scene.shard)
-            await self._upkeep.tend(place, self._log, rules)
+            await tend(self._upkeep, place, self._log, rules)
         with suppress(Conflict):
             await self._collector.run(self._log)

@@ -12,6 +12,7 @@ from tests.storage.copy_scenes import expect_history, expect_sound
 from tests.storage.known_topics import SaidTopics
 from tests.storage.living_bucket import LivingBucket, NamedStore
 from tests.storage.record_tables import SHOP, WEB
+from tests.storage.topic_segments import decode_topic_segment
 
 from tidelog.storage.bucket.copy.bucket_copy import BucketCopy
 from tidelog.storage.bucket.copy.transfer import Transfer
@@ -21,7 +22,7 @@ from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.layout import shard_history_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 

@@ -24,6 +24,7 @@ from tests.storage.archive_scenes import (
     state_of,
 )
 from tests.storage.record_tables import WEB, WEB_1, record_table
+from tests.storage.tending import tend
 
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import TopicPartition, topic_prefix
@@ -69,7 +70,7 @@ async def work(scene: Scene, store: ObjectStore, seed: int = 0) -> None:
     runtime = scene.runtime(seed)
     upkeep, collector = Upkeep([ExpireTask(runtime)], runtime), Collector(store, runtime, GRACE_S, lambda _: 0)
     log = ShardLog(store, 0, runtime)
-    await upkeep.tend(PLACE, log, RULES)
+    await tend(upkeep, PLACE, log, RULES)
     with suppress(Conflict):  # another worker has archived the records
         await archiver_of(scene, store, seed=seed + 1).run_once(scene.next_seq)
     await delete_records(log, PLACE, WEB.partition, DELETED_BELOW)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import records_header, spans_of, wal_table
+from tests.storage.topic_segments import decode_topic_segment
 
 from tidelog.storage.archive import row_encoding, topic_plan
 from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
@@ -24,7 +25,7 @@ from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer, decode_rows
 from tidelog.storage.records import as_stored
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.wal import entry_groups, stored_entry
 from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.stored_entry import StoredEntry

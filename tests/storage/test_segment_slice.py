@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.storage.record_tables import record_table
-from tests.storage.topic_segments import PLACE, made_segment, span_in
+from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values
@@ -19,7 +19,7 @@ from tidelog.storage.parquet.parquet_format import Footer, decode_footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
 from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, choose_pages, decode_span, offset_by_timestamp
 from tidelog.storage.segments.span_groups import SpanGroup, span_groups
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 
 OFFSETS = [offset for offset in range(1_000, 25_000) if offset % 7]
 _DRAW = random.Random(3)

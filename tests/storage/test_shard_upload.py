@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.storage.archive_scenes import GRACE_S, NEVER, CrashingStore, ManualClock, keys
+from tests.storage.topic_segments import decode_topic_segment
 from tests.storage.upkeep.merge_scenes import PLACE, add, encoded, log_of, manifest_of, records_at, stored
 
 from tidelog.storage.errors import Conflict, Unavailable
@@ -17,7 +18,6 @@ from tidelog.storage.manifests.shard_upload import UPLOAD_ATTEMPTS_MAX, EncodedS
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, TopicSegment
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 SEGMENTS = "topics/web/"

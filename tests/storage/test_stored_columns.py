@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 from tests.storage.record_tables import record_table
-from tests.storage.topic_segments import PLACE, made_segment, span_in
+from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.shard_upload import EncodedSegment
@@ -26,7 +26,7 @@ from tidelog.storage.parquet.parquet_format import (
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA
 from tidelog.storage.segments.segment_reader import SegmentReader
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment, encode_header, sha256_of
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, encode_header, sha256_of
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR
 

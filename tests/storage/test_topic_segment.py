@@ -16,14 +16,14 @@ from demo.events import EventStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import SHOP, WEB, payloads, record_table, records_header, spans_of, wal_table
-from tests.storage.topic_segments import PLACE, made_segment, span_in
+from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA, as_stored, from_stored
 from tidelog.storage.segments.segment_reader import SegmentReader
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, decode_topic_segment, encode_header
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, encode_header
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 

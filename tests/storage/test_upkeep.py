@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.segment_lists import PLACE, SHARD, TOPIC_ID, Pass, dense, log_starts, passes_of, seen
+from tests.storage.tending import tend
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_log import ShardLog
@@ -65,7 +66,7 @@ async def test_the_first_task_that_is_due_runs_until_it_is_not() -> None:
     upkeep = upkeep_of(
         StepsTask("a", 0, ran), StepsTask("b", 2, ran, later_ms=2_000_009), StepsTask("c", 1, ran, later_ms=2_000_007)
     )
-    step = await upkeep.tend(PLACE, await a_log(), RULES)
+    step = await tend(upkeep, PLACE, await a_log(), RULES)
     assert ran == ["b", "b", "c"]
     assert (step.manifest.version, step.appended, step.due_at_ms) == (3, False, 2_000_007)
 
@@ -84,7 +85,7 @@ async def test_a_task_that_found_nothing_to_do_lets_the_others_come_and_is_asked
     ran: list[str] = []
     clock = ManualClock()
     upkeep = upkeep_of(StepsTask("a", 1, ran, in_vain=True), StepsTask("b", 1, ran), clock=clock)
-    step = await upkeep.tend(PLACE, await a_log(), RULES)
+    step = await tend(upkeep, PLACE, await a_log(), RULES)
     assert ran == ["a", "b", "a"]
     assert step.due_at_ms == clock.now_ms() + ASK_AGAIN_MS
 
@@ -141,7 +142,7 @@ async def test_a_topic_that_left_the_shard_is_never_due() -> None:
     ran: list[str] = []
     log = await a_log()
     await log.append(ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(TOPIC_ID,)))
-    step = await upkeep_of(StepsTask("a", 1, ran)).tend(PLACE, log, RULES)
+    step = await tend(upkeep_of(StepsTask("a", 1, ran)), PLACE, log, RULES)
     assert (ran, step.appended, step.due_at_ms) == ([], False, None)
 
 

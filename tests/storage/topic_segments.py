@@ -7,13 +7,22 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.records import WAL_SCHEMA, as_stored
-from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, encode_header, sha256_of
+from tidelog.storage.segments.topic_segment import (
+    SEGMENT_FLAVOR,
+    SegmentPlace,
+    check_header,
+    encode_header,
+    order_fault,
+    sha256_of,
+)
 
 PLACE = SegmentPlace("web", "11" * 16, 3)
 
@@ -60,3 +69,12 @@ def _span(partition: int, records: pa.Table) -> SegmentSpan:
 def _with_partition(partition: int, records: pa.Table) -> pa.Table:
     places = pa.array([partition] * records.num_rows, pa.int32())
     return pa.Table.from_arrays([places, *records.columns], schema=WAL_SCHEMA)
+
+
+def decode_topic_segment(segment: TopicSegment, place: SegmentPlace, data: bytes | memoryview) -> pa.Table:
+    """The records (`STORED_SCHEMA`) of a whole segment, every byte checked. Raises `Corrupt` naming it."""
+    footer, records = decode_parquet(segment.key, SEGMENT_FLAVOR, data)
+    check_header(segment, place, footer)
+    if fault := order_fault(segment.spans, records):
+        raise Corrupt(segment.key, fault)
+    return records

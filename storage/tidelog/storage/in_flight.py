@@ -5,6 +5,7 @@
 
 - `in_order` walks a whole bucket quickly in bounded memory.
 - `each_of` is for work that must not be cut off: after an error elsewhere it still ends.
+- `in_thread` is work in a thread that ends before its caller does.
 - `WeightedSemaphore` bounds the amount that many tasks hold together: bytes, or listed objects.
 """
 
@@ -13,11 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+P = ParamSpec("P")
 
 
 async def in_order(
@@ -108,3 +112,15 @@ class WeightedSemaphore:
             async with self._changed:
                 self.taken -= share
                 self._changed.notify_all()
+
+
+async def in_thread(executor: Executor | None, work: Callable[P, A], *args: P.args, **kwargs: P.kwargs) -> A:
+    """The result of `work` in a thread of `executor` (None: the event loop's default). It waits for the end of the
+    thread even if the caller is cancelled: the thread must not keep using a file that the caller closes, and that may
+    be another file by then."""
+    running = asyncio.get_running_loop().run_in_executor(executor, partial(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    finally:
+        if not running.done():
+            await asyncio.wait((running,))

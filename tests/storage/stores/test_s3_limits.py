@@ -15,7 +15,7 @@ from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
-from tidelog.storage.stores.s3_limits import BYTES_PER_S_MIN, RequestLimits
+from tidelog.storage.stores.s3_settings import BYTES_PER_S_MIN, RequestLimits
 
 BODY = b"x" * 1_000
 SMALL_S = 1.5

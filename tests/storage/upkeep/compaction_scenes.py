@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from msgspec.structs import replace
 from tests.storage.archive_scenes import ManualClock
+from tests.storage.topic_segments import decode_topic_segment
 from tests.storage.upkeep.merge_scenes import PLACE, encoded, stored
 
 from tidelog.storage.manifests.shard_log import ShardLog
@@ -19,7 +20,6 @@ from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, STORED_SCHEMA, TIMESTAMP
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash

@@ -11,6 +11,7 @@ from demo.events import EventStream
 from msgspec.structs import replace
 from tests.storage.archive_scenes import GRACE_S, ManualClock
 from tests.storage.record_tables import WEB, record_table
+from tests.storage.topic_segments import decode_topic_segment
 
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
@@ -24,7 +25,6 @@ from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
     SegmentPlace,
-    decode_topic_segment,
     encode_header,
     sha256_of,
 )

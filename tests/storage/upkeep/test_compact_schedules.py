@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.archive_scenes import NEVER, Crash, CrashingStore
+from tests.storage.topic_segments import decode_topic_segment
 from tests.storage.upkeep.compaction_scenes import RULES, Topic, Write, view_of, whole_pass
 from tests.storage.upkeep.merge_scenes import PLACE, encoded
 
@@ -26,7 +27,6 @@ from tidelog.storage.errors import Conflict
 from tidelog.storage.manifests.shard_manifest import ManifestChange
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.upkeep.key_spill import Hashes, Keys, spread_hash
 from tidelog.storage.upkeep.merge_plan import merged
 from tidelog.storage.upkeep.topic_runs import by_run

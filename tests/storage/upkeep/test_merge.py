@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from tests.storage.record_tables import payloads, record_table
+from tests.storage.topic_segments import decode_topic_segment
 from tests.storage.upkeep.merge_scenes import (
     AT_ONCE,
     PLACE,
@@ -31,7 +32,6 @@ from tests.storage.upkeep.watched_stores import CountingGets, Growing
 from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segments.topic_segment import decode_topic_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from tests.storage.archive_scenes import keys
+from tests.storage.tending import tend
 from tests.storage.upkeep.compaction_scenes import GRACE_S, Topic, Write, view_of
 from tests.storage.upkeep.merge_scenes import PLACE
 
@@ -48,7 +49,7 @@ class Worker:
 
     async def tend(self) -> None:
         now_ms = self._topic.clock.now_ms()
-        step = await self._upkeep.tend(PLACE, self._log, self._rules)
+        step = await tend(self._upkeep, PLACE, self._log, self._rules)
         due_ms = self._collector.due_at_ms(step.manifest, now_ms)
         if due_ms is not None and due_ms <= now_ms:
             await self._collector.run(self._log)

@@ -22,7 +22,7 @@ from tidelog.storage.layout import shard_segment_key, shard_segment_name
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_parquet
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup
 from tidelog.storage.records import STORED_SCHEMA
 
 SEGMENT_FLAVOR = ParquetFlavor(
@@ -130,15 +130,6 @@ def check_header(segment: TopicSegment, place: SegmentPlace, footer: Footer) -> 
         raise Corrupt(segment.key, "it holds other records than its manifest says")
     if footer.rows != segment.records:
         raise Corrupt(segment.key, f"it has {footer.rows} rows, its manifest says {segment.records}")
-
-
-def decode_topic_segment(segment: TopicSegment, place: SegmentPlace, data: bytes | memoryview) -> pa.Table:
-    """The records (`STORED_SCHEMA`) of a whole segment, every byte checked. Raises `Corrupt` naming it."""
-    footer, records = decode_parquet(segment.key, SEGMENT_FLAVOR, data)
-    check_header(segment, place, footer)
-    if fault := order_fault(segment.spans, records):
-        raise Corrupt(segment.key, fault)
-    return records
 
 
 def order_fault(spans: Sequence[SegmentSpan], records: pa.Table) -> str | None:

@@ -1,6 +1,6 @@
 """Sends a request a second time if it takes unusually long, and takes the first answer.
 
-A connection that hangs then costs a shard about a second instead of the time limit of a request (`stores.s3_limits`).
+A connection that hangs then costs a shard about a second instead of the time limit of a request (`stores.s3_settings`).
 Most requests are answered long before `after_s` and are sent once: a commit is one PUT.
 
 Which requests

@@ -55,10 +55,9 @@ from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
 from tidelog.storage.stores.s3_client import Connection, connect
 from tidelog.storage.stores.s3_deletes import S3Deletes
-from tidelog.storage.stores.s3_limits import RequestLimits
 from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
-from tidelog.storage.stores.s3_settings import S3Settings
+from tidelog.storage.stores.s3_settings import RequestLimits, S3Settings
 from tidelog.storage.stores.s3_writes import S3Writes
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ByteRange, ObjectInfo, StoredObject
 from tidelog.storage.stores.s3_client import Connection
 from tidelog.storage.stores.s3_hooks import GetPattern, GetPatterns
-from tidelog.storage.stores.s3_limits import RequestLimits
+from tidelog.storage.stores.s3_settings import RequestLimits
 
 _ELSEWHERE = (301, 302, 307, 400)
 """Answers that may mean that the bucket lies in another region. botocore follows them."""

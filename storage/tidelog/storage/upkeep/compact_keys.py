@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.storage.in_flight import in_thread
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.upkeep.compact_plan import CompactPlan
-from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.key_spill import HashKeys, Keys, KeySpill, newest_rows
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.run_merge import pieces_of

@@ -26,7 +26,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.in_flight import each_of
+from tidelog.storage.in_flight import each_of, in_thread
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_upload import EncodedSegment, ShardUpload
@@ -38,7 +38,6 @@ from tidelog.storage.parquet.parquet_format import Footer, RowGroup, check_group
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_tail import SegmentTail
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, partition_bounds
-from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.run_merge import RunMerge, StoredRows

@@ -24,12 +24,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.in_flight import in_thread
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_format import MAGIC, RowGroup, decode_rows
 from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
-from tidelog.storage.upkeep.in_thread import in_thread
 
 T = TypeVar("T")
 RowGroups = Sequence[RowGroup]

@@ -1,4 +1,4 @@
-"""Looks after a topic in a shard: asks each task whether something is due, and runs it, until nothing is due.
+"""Looks after a topic in a shard: asks each task whether something is due, and runs it, one version a step.
 
     tasks in order: expire, compact, merge       expired segments are neither compacted nor merged first
 
@@ -28,8 +28,6 @@ from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules, always
 from tidelog.storage.upkeep.task import TopicInShard, UpkeepTask
 
 CONFLICTS_MAX = 8
-STEPS_MAX = 10_000
-"""More than any backlog takes. A topic that needs more has two tasks that undo each other's work."""
 ASK_AGAIN_MS = 60_000
 """After this time a task is asked again that was due and then found nothing to do."""
 
@@ -57,18 +55,10 @@ class Upkeep:
         now_ms = self._clock.now_ms()
         return _earliest(*(task.due_at_ms(topic, rules, now_ms) for task in self._tasks))
 
-    async def tend(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> Step:
-        """Run tasks until nothing is due. Returns the last step. Raises `Conflict` (other workers kept being faster),
-        `Unavailable`, `Corrupt`; running again is always right."""
-        for _ in range(STEPS_MAX):
-            step = await self.step(place, log, rules)
-            if not step.appended:
-                return step
-        return step
-
     async def step(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> Step:
-        """Append at most one version: of the first task that is due and has something to do. One HEAD if nothing is
-        due and the newest version is known. Raises like `tend`."""
+        """Append at most one version: of the first task that is due and has something to do. One HEAD if nothing is due
+        and the newest version is known. Raises `Conflict` (other workers kept being faster), `Unavailable`, `Corrupt`;
+        running again is always right."""
         for _ in range(CONFLICTS_MAX - 1):
             try:
                 return await self._step(place, log, rules)
