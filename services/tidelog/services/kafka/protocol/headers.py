@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from tidelog.services.kafka.protocol.api import Malformed
 from tidelog.services.kafka.protocol.api_table import API_VERSIONS, ServedApi
+from tidelog.services.kafka.protocol.request_reading import read_varint
 
 _FIXED = struct.Struct(">hhih")
 _ANSWER = struct.Struct(">ii")
-_VARINT_BYTES_MAX = 5
 HEADER_BYTES_MIN = _FIXED.size
 
 
@@ -59,23 +59,11 @@ def answer_head(api: ServedApi, version: int, correlation_id: int, body_bytes: i
 
 
 def _after_tags(frame: memoryview, at: int) -> int:
-    count, at = _varint(frame, at)
+    count, at = read_varint(frame, at)
     for _ in range(count):
-        _tag, at = _varint(frame, at)
-        size, at = _varint(frame, at)
+        _tag, at = read_varint(frame, at)
+        size, at = read_varint(frame, at)
         at += size
         if at > len(frame):
             raise Malformed("a tagged field of the header ends beyond the request")
     return at
-
-
-def _varint(frame: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for place in range(_VARINT_BYTES_MAX):
-        if at + place >= len(frame):
-            break
-        byte = frame[at + place]
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    raise Malformed("a number in the tagged fields of the header does not end")

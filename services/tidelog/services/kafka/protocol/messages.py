@@ -1,4 +1,4 @@
-"""Requests and answers of all versions, read and written by `kio`, whose classes are generated from Kafka's schemas.
+"""Requests and answers of all versions, as objects of `kio`'s classes, which are generated from Kafka's schemas.
 
 kio has a class for each version of each message. An API works with one version, usually the highest that it serves:
 `decode` converts a request to it, and `encode` converts the answer to the version of the call. Fields match by name. A
@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import Field, fields
 from datetime import timedelta
-from types import NoneType
-from typing import Any, get_args
+from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 
-from tidelog.services.kafka.protocol.api import Answer, Call, Malformed
+from tidelog.services.kafka.protocol.api import Answer, Call
+from tidelog.services.kafka.protocol.request_reading import (
+    empty_value,
+    is_nullable,
+    nested_class,
+    read_request,
+    zero_value,
+)
 
 NO_TIME = timedelta(0)
 """`throttle_time` of answers: Tidelog does not throttle."""
-_DEFAULTS = {"string": "", "bytes": b"", "records": None, "bool": False, "uuid": None, "error_code": ErrorCode.none}
 _Conversion = Callable[[Any], Any]
 _CONVERSIONS: dict[tuple[type[Any], type[Any]], _Conversion] = {}
 """Those that were needed so far: at most one for each message and version."""
@@ -32,13 +35,7 @@ _CONVERSIONS: dict[tuple[type[Any], type[Any]], _Conversion] = {}
 def decode(call: Call, wanted: type[Any]) -> Any:
     """The request of `call` as a `wanted`, a class of kio. Raises `Malformed`."""
     schema = load_request_schema(call.api_key, call.version)
-    try:
-        request, size = entity_reader(schema)(call.body, 0)
-    except (SerialError, ValueError, TypeError, IndexError, OverflowError) as error:
-        raise Malformed(f"the request is not a {schema.__name__} of version {call.version}: {error!r}") from error
-    if size != len(call.body):
-        raise Malformed(f"{len(call.body) - size} bytes follow a {schema.__name__} of version {call.version}")
-    return _conversion(schema, wanted)(request)
+    return _conversion(schema, wanted)(read_request(schema, call.body))
 
 
 def encode(call: Call, answer: Any) -> Answer:
@@ -66,7 +63,7 @@ def _conversion(source: type[Any], target: type[Any]) -> _Conversion:
 def _built(source: type[Any], target: type[Any]) -> _Conversion:
     have = {each.name for each in fields(source)}
     kept = tuple((f.name, *_kept(f)) for f in fields(target) if f.name in have)
-    added = {f.name: _default(f) for f in fields(target) if f.name not in have}
+    added = {f.name: empty_value(f) for f in fields(target) if f.name not in have}
 
     def convert(entity: Any) -> Any:
         values = {name: _converted(getattr(entity, name), nested, default) for name, nested, default in kept}
@@ -92,29 +89,4 @@ def _same(entity: Any) -> Any:
 
 
 def _kept(field: Field[Any]) -> tuple[type[Any] | None, Any]:
-    return _nested(field.type), None if _is_nullable(field) else _empty(field)
-
-
-def _nested(annotation: Any) -> type[Any] | None:
-    """The class of messages that `annotation`, for example ``tuple[X, ...] | None``, is about."""
-    if isinstance(annotation, type) and is_dataclass(annotation):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _nested(part))), None)
-
-
-def _is_nullable(field: Field[Any]) -> bool:
-    return NoneType in get_args(field.type)
-
-
-def _default(field: Field[Any]) -> Any:
-    """The value of a field that the other version does not have."""
-    if field.default is not MISSING:
-        return field.default
-    return None if _is_nullable(field) else _empty(field)
-
-
-def _empty(field: Field[Any]) -> Any:
-    if "tuple" in str(field.type):
-        return ()
-    kind = field.metadata.get("kafka_type", "")
-    return NO_TIME if kind.startswith("timedelta") else _DEFAULTS.get(kind, 0)
+    return nested_class(field.type), None if is_nullable(field) else zero_value(field)
