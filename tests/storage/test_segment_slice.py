@@ -183,6 +183,15 @@ def test_a_header_that_lies_is_damage(lie: bytes) -> None:
         column_pages(column(), memoryview(bytes(lied)), GROUP.start)
 
 
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_header_is_parsed_only_after_its_row_group_has_its_checksum(lie: bytes) -> None:
+    start = pages()[0].start
+    lied = bytearray(DATA)
+    lied[start : start + len(lie)] = lie
+    with pytest.raises(Corrupt, match="row group 0 does not have its checksum"):
+        sliced(OFFSETS[0], 1, 1, memoryview(bytes(lied)))
+
+
 def test_offsets_outside_the_limits_of_the_span_are_damage() -> None:
     narrow = SpanGroup(GROUP, PART.first_row, PART.end_row, PART.base_offset + 1, PART.last_offset)
     with pytest.raises(Corrupt, match="which its manifest or its statistics exclude"):

@@ -131,12 +131,25 @@ def decode_rows(
 ) -> pa.Table:
     """The rows of `groups`, ascending: checked, then decoded; all columns, or those named. `data`: the whole object, or
     the bytes from the first to the last of the groups."""
+    if groups:
+        whole = len(data) == footer.object_bytes
+        check_groups(key, groups, data[groups[0].start : groups[-1].end] if whole else data)
+    return decode_checked(key, flavor, footer, groups, data, columns)
+
+
+def decode_checked(
+    key: str,
+    flavor: ParquetFlavor,
+    footer: Footer,
+    groups: Sequence[RowGroup],
+    data: memoryview,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """As `decode_rows`, of `groups` that have passed `check_groups`."""
     schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
     if not groups:
         return schema.empty_table()
-    whole = len(data) == footer.object_bytes
-    check_groups(key, groups, data[groups[0].start : groups[-1].end] if whole else data)
-    base = 0 if whole else groups[0].start
+    base = 0 if len(data) == footer.object_bytes else groups[0].start
     names = [footer.columns[name].name for name in schema.names]
     # The pages' own checksums are not checked: the row group's covers the same bytes and their headers.
     with parsing(key), pq.ParquetFile(_file(data, base, footer), metadata=footer.metadata) as file:

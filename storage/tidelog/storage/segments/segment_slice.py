@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values, holds_only_nulls
-from tidelog.storage.parquet.parquet_format import Footer, check_groups, decode_rows, parsing
+from tidelog.storage.parquet.parquet_format import Footer, check_groups, decode_checked, decode_rows, parsing
 from tidelog.storage.parquet.row_group_extract import ExtractedGroups
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.segments.span_groups import GroupBounds, SpanGroup
@@ -63,6 +63,10 @@ class StoredGroups:
         """The bytes of some of the row groups, which are consecutive."""
         return self.data[groups[0].group.start - self.base : groups[-1].group.end - self.base]
 
+    def check(self, groups: Sequence[SpanGroup]) -> None:
+        """Compare every byte of consecutive row groups with its checksum. Raises `Corrupt`."""
+        check_groups(self.key, [each.group for each in groups], self.of(groups))
+
 
 @dataclass(frozen=True)
 class WholeGroups:
@@ -97,7 +101,7 @@ class WholeGroups:
         """Compare every byte with its checksum, and the partition with the statistics. Raises `Corrupt`."""
         if any(partition_bounds(each.group) != (partition, partition) for each in self.groups):
             raise foreign_rows(self.stored.key, partition)
-        check_groups(self.stored.key, [each.group for each in self.groups], self.stored.of(self.groups))
+        self.stored.check(self.groups)
 
     def extracted(self) -> ExtractedGroups:
         """The row groups, for a Parquet file of their own."""
@@ -113,6 +117,7 @@ def decode_span(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wante
     """The wanted records (`RECORD_SCHEMA`) of `groups`, which are consecutive, and possibly more, to the end of a page
     or row group; none if all are below `wanted.offset`. Raises `Corrupt` naming the segment."""
     tables: list[pa.Table] = []
+    stored.check(groups)
     for part, some in groupby(groups, wanted.is_part_of):
         if part:
             tables += [_decode_slice(stored, each, wanted) for each in some]
@@ -137,6 +142,7 @@ def cut_span(key: str, rows: pa.Table, each: SpanGroup, wanted: Wanted) -> pa.Ta
 def offset_by_timestamp(stored: StoredGroups, each: SpanGroup, wanted: Wanted, timestamp_ms: int) -> int | None:
     """The first offset from `wanted.offset` on among the rows of the span at `timestamp_ms` or later. Raises
     `Corrupt`."""
+    stored.check((each,))
     rows = _decode_columns(stored, (each,), _PLACE_IN_TIME, wanted)
     rows = rows.slice(_row_of(rows, wanted.offset))
     late = np.flatnonzero(rows["timestamp"].cast(pa.int64()).to_numpy() >= timestamp_ms * 1_000)
@@ -196,7 +202,7 @@ def _decode_columns(
     shared = any(each.shared for each in groups)
     read = ["partition", *names] if shared else names
     footer, data = stored.footer, stored.of(groups)
-    whole = decode_rows(stored.key, SEGMENT_FLAVOR, footer, [each.group for each in groups], data, read)
+    whole = decode_checked(stored.key, SEGMENT_FLAVOR, footer, [each.group for each in groups], data, read)
     rows = whole.slice(groups[0].first_row, sum(each.rows for each in groups))
     return _checked(stored.key, rows, groups, wanted)
 
