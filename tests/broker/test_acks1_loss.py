@@ -12,8 +12,8 @@ from tests.coordinator.stepped_clock import SteppedClock, turn
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
-from tidelog.services.broker.local_broker import ACKS1_LOSS_BEYOND_FLUSH_S
 from tidelog.services.broker.shard.append_buffer import LossWindow
+from tidelog.services.broker.write.produce_paths import ACKS1_LOSS_BEYOND_FLUSH_S
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.stores.memory import MemoryObjectStore
 

@@ -44,7 +44,7 @@ async def ends(broker: LocalBroker, epochs: Sequence[int], partition: int = 0) -
 
 
 async def test_epochs_are_known_in_the_hot_log_in_the_manifest_and_in_both(bucket: Bucket) -> None:
-    """Partition 1 has records of the first leader alone."""
+    """Partition 1 has records of the first and of the last leader alone."""
     epochs = []
     for start, archives in enumerate((False, True, False, False)):
         async with running_broker(bucket(), shards=1) as broker:
@@ -61,6 +61,9 @@ async def test_epochs_are_known_in_the_hot_log_in_the_manifest_and_in_both(bucke
             if archives:
                 await broker.archive_now()
                 assert await ends(broker, epochs) == expected
+            if start == 3:
+                await appended(broker, part(numbered(0, 1), 1))
+                assert await ends(broker, epochs, 1) == [(epochs[0], 5)] * 3 + [(epochs[3], 6)]
     assert epochs == sorted(set(epochs)), "an epoch never goes back"
 
 

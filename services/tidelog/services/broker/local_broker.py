@@ -1,14 +1,14 @@
 """A broker that answers from the shards it leads.
 
 Alone, it leads all shards of the bucket. As a part of a cluster (`cluster.cluster_broker`), it leads those that
-leadership assigns to it. It implements `api.Broker` by combining parts: `Topics`, `RequestSplitter` and `ProducePath`
+leadership assigns to it. It implements `api.Broker` by combining parts: `Topics`, `RequestSplitter` and `ProducePaths`
 for produce, `LocalReads` for reads. The background loops archive, maintain and sweep.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.cluster.allotted_ids import ProducerIds
@@ -36,20 +36,13 @@ from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
 from tidelog.services.broker.topics import Topics, check_partition
-from tidelog.services.broker.write.outcomes import Outcomes
-from tidelog.services.broker.write.part_admission import PartAdmission
-from tidelog.services.broker.write.part_appends import PartAppends
-from tidelog.services.broker.write.producing import ProducePath
+from tidelog.services.broker.write.produce_paths import ProducePaths
 from tidelog.services.broker.write.routing import RequestSplitter, Share
-from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 DRAIN_SHARE = 0.8
 """The fraction of ``shutdown.timeout.ms`` for committing accepted records; the rest is for closing."""
-
-ACKS1_LOSS_BEYOND_FLUSH_S = 0.75
-"""The default of ``acks1.loss.max.ms`` is the flush interval plus this: several PUTs to a healthy bucket."""
 
 
 class LocalBroker:
@@ -62,15 +55,8 @@ class LocalBroker:
         self.shards = parts.shards
         self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
         self.splitter = RequestSplitter(parts.settings, self._clock, parts.resources.executor)
-        outcomes = self._outcomes()
-        self._produce_path = ProducePath(parts.shards, parts.resources.budget, parts.brake, outcomes)
-        self._part_appends = PartAppends(
-            self.known_topics,
-            PartAdmission(parts.settings.key_max_bytes, self._clock),
-            parts.shards,
-            parts.resources.budget,
-            parts.brake,
-            outcomes,
+        self._produce_paths = ProducePaths(
+            parts.settings, parts.resources, parts.shards, parts.reader, parts.brake, self.known_topics
         )
         self._producer_ids = ProducerIds(parts.journal)
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
@@ -87,15 +73,6 @@ class LocalBroker:
             GroupWalk(self.local_groups, parts.resources.runtime, parts.settings.offsets_retention_ms),
         )
         self._not_ready: str | None = "the broker is starting"
-
-    def _outcomes(self) -> Outcomes:
-        return Outcomes(
-            self.shards,
-            self._parts.reader,
-            self._clock,
-            commit_timeout_s=self._settings.commit_timeout_ms / 1000,
-            acks1_loss_max_s=_acks1_loss_max_s(self._settings, self._parts.resources.policy.interval_s),
-        )
 
     @property
     def peer_secrets(self) -> PeerSecrets:
@@ -197,24 +174,11 @@ class LocalBroker:
         self, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[Appended]:
         """Append checked records to partitions that are led here. Raises like `produce`."""
-        answered = self._ack_timer(options.acks)
-        answers = await self._produce_path.produce(topic, shares, options)
-        answered()
-        return answers
-
-    def _ack_timer(self, acks: Acks) -> Callable[[], None]:
-        """A request came now. Call the function that is returned when it is answered."""
-        came_s, measurements = self._clock.monotonic(), self._parts.resources.measurements
-
-        def answered() -> None:
-            if acks is Acks.ALL:
-                measurements.acked(self._clock.monotonic() - came_s)
-
-        return answered
+        return await self._produce_paths.produce(topic, shares, options)
 
     async def append_parts(self, _context: RequestContext, /, parts: Sequence[PartDraft], acks: Acks) -> Appending:
         self.check_open()
-        return await self._part_appends.append(parts, acks, self._ack_timer(acks))
+        return await self._produce_paths.append_parts(parts, acks)
 
     async def topic_to_produce(self, context: RequestContext, name: str, options: ProduceOptions) -> Topic:
         """The topic; it is created if that is allowed."""
@@ -356,9 +320,3 @@ class LocalBroker:
         """Raises `Overloaded` unless this broker accepts calls."""
         if self._not_ready:
             raise Overloaded(f"{self._not_ready}. Retry; the request was not applied", retry_after_s=RETRY_AFTER_S)
-
-
-def _acks1_loss_max_s(settings: Settings, flush_interval_s: float) -> float:
-    if settings.acks1_loss_max_ms is not None:
-        return settings.acks1_loss_max_ms / 1000
-    return flush_interval_s + ACKS1_LOSS_BEYOND_FLUSH_S

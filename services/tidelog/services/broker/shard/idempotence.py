@@ -124,8 +124,7 @@ class ProducerTable:
 
     def remember(self, mark: ProducerMark | KnownProducer, timestamp_ms: int | None) -> None:
         """Note a batch as its producer's last one. An older batch than the last one changes nothing."""
-        if self._memory is not None and self._memory.expired(self, mark.producer_id):
-            self.forget(mark.producer_id)
+        self._forget_expired(mark.producer_id)
         known = self._producers.get(mark.producer_id)
         if known is None or mark.producer_epoch > known.epoch:
             known = self._producers[mark.producer_id] = _Producer(mark.producer_epoch, mark.first_sequence)
@@ -136,9 +135,14 @@ class ProducerTable:
 
     def expect(self, sequence: ProducerSequence) -> None:
         """An unknown producer was refused at `sequence` and will repeat it: it has to begin there."""
+        self._forget_expired(sequence.producer_id)
         if sequence.producer_id not in self._producers:
             self._producers[sequence.producer_id] = _Producer(sequence.producer_epoch, sequence.first_sequence)
             self._used(sequence.producer_id)
+
+    def _forget_expired(self, producer_id: str) -> None:
+        if self._memory is not None and self._memory.expired(self, producer_id):
+            self.forget(producer_id)
 
     def _used(self, producer_id: str) -> None:
         self._producers.move_to_end(producer_id)
