@@ -58,7 +58,7 @@ class ProduceApi:
             return self._refused(call, request, refusal)
         decoded = await self._drafts(request.parts, len(call.body))
         accepted = [draft for draft in decoded if isinstance(draft, PartDraft)]
-        context = replace(call.context, deadline_s=self._clock.monotonic() + request.timeout_ms / 1000)
+        context = replace(call.context, deadline_s=self._clock.monotonic() + request.timeout_s)
         appending = await self._broker.append_parts(context, accepted, _ACKS[request.acks])
         return self._answered(call, _Placed(request, decoded, appending))
 

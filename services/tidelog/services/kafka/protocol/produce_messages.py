@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import cast
 
 from kio.schema.errors import ErrorCode
+from kio.schema.produce.v11.request import ProduceRequest as Request
 
 from tidelog.services.kafka.protocol.api import Buffer, Call
 from tidelog.services.kafka.protocol.api_table import API_TABLE, PRODUCE
-from tidelog.services.kafka.protocol.wire_reader import WireReader
+from tidelog.services.kafka.protocol.messages import decode
 from tidelog.services.kafka.protocol.wire_writer import WireWriter
 
 NOTHING = -1
 """An offset or a time that the answer does not have."""
 _LOG_START_SINCE, _MESSAGE_SINCE = 5, 8
-_PARTITION_BYTES_MIN, _TOPIC_BYTES_MIN = 5, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ProduceRequest:
 
     transactional_id: str | None
     acks: int
-    timeout_ms: int
+    timeout_s: float
     parts: Sequence[ProducePart]
 
 
@@ -53,25 +54,13 @@ class ProducedPart:
 
 def read_produce(call: Call) -> ProduceRequest:
     """Raises `Malformed`."""
-    reader = WireReader(call.body, is_flexible=API_TABLE[PRODUCE].is_flexible(call.version))
-    transactional_id, acks, timeout_ms = reader.nullable_string(), reader.int16(), reader.int32()
-    topics = reader.array(lambda: _topic(reader), _TOPIC_BYTES_MIN)
-    reader.skip_tags()
-    reader.check_end()
-    return ProduceRequest(transactional_id, acks, timeout_ms, [part for parts in topics for part in parts])
-
-
-def _topic(reader: WireReader) -> Sequence[ProducePart]:
-    name = reader.string()
-    parts = reader.array(lambda: _part(reader, name), _PARTITION_BYTES_MIN)
-    reader.skip_tags()
-    return parts
-
-
-def _part(reader: WireReader, topic: str) -> ProducePart:
-    part = ProducePart(topic, reader.int32(), reader.nullable_bytes())
-    reader.skip_tags()
-    return part
+    request: Request = decode(call, Request)
+    parts = [
+        ProducePart(topic.name, each.index, cast("memoryview | None", each.records))
+        for topic in request.topic_data
+        for each in topic.partition_data
+    ]
+    return ProduceRequest(request.transactional_id, request.acks, request.timeout.total_seconds(), parts)
 
 
 def write_produced(version: int, parts: Sequence[ProducedPart]) -> Sequence[Buffer]:

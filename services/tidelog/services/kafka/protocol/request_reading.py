@@ -161,8 +161,10 @@ def _scalar(kind: str, flexible: bool) -> Read:
         return _number(struct.Struct(_NUMBERS[kind]))
     if kind == "string":
         return lambda body, at: _text(*_sized(body, at, flexible, 2))
-    if kind in ("bytes", "records"):
+    if kind == "bytes":
         return lambda body, at: _blob(*_sized(body, at, flexible, 4))
+    if kind == "records":
+        return lambda body, at: _sized(body, at, flexible, 4)  # a part of the frame, not a copy
     others: Mapping[str, Read] = {
         "uuid": _uuid,
         "error_code": _number(struct.Struct(">h"), ErrorCode),

@@ -1,4 +1,4 @@
-"""Writes a message field by field where record data must not be copied. kio writes all other messages."""
+"""Writes an answer field by field where record data must not be copied. kio writes all other answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ FORMATS_MAX = 256
 
 
 class WireWriter:
-    """Collects the buffers of a message. `is_flexible` as in `WireReader`."""
+    """Collects the buffers of a message. `is_flexible`: lengths are varints and tagged fields follow each
+    structure (KIP-482)."""
 
     def __init__(self, *, is_flexible: bool) -> None:
         self._is_flexible = is_flexible
