@@ -39,6 +39,7 @@ from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, size_of
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
@@ -105,7 +106,7 @@ class Bench:
         self.wal = Wal(store, PLACE.shard, ParquetWalCodec(), self.log)
         settings = ArchiverSettings(batch_bytes=batch_bytes)
         self.archiver = Archiver(store, self.wal, self.log, Runtime(), lambda _: PLACE.topic, settings, executor)
-        self.merger = MergeTask(store, Runtime(), UpkeepLimits(), executor, spill_folder)
+        self.merger = MergeTask(Rewriter(store, Runtime(), UpkeepLimits(), executor, spill_folder))
 
     async def fill(self, values: Values, records: int, entry_records: int) -> None:
         """Write the log, with the given number of records in each entry."""

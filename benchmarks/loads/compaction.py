@@ -34,6 +34,7 @@ from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.run_merge import pieces_of
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.run_writer import RunShape, RunWriter
 from tidelog.storage.upkeep.segment_writer import RunFacts
 
@@ -120,7 +121,7 @@ async def _compact(store: ObjectStore, options: argparse.Namespace) -> Compactio
         ThreadPoolExecutor(1) as executor,
     ):
         limits = UpkeepLimits(memory_bytes=options.memory_mib << 20)
-        task = CompactTask(store, Runtime(), limits, executor, Path(spill_folder))
+        task = CompactTask(Rewriter(store, Runtime(), limits, executor, Path(spill_folder)))
         began_s, began_cpu_s = time.monotonic(), own_cpu_seconds()
         while manifest := await task.run(PLACE, log, RULES):
             last = manifest

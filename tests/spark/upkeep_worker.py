@@ -16,6 +16,7 @@ from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.collect import Collector
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.rules import DAY_MS, UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 
 AT_ONCE = UpkeepRules(segment_ms=1)
 """All runs become one final run."""
@@ -45,7 +46,7 @@ class UpkeepWorker:
     async def merge(self, rules: UpkeepRules = AT_ONCE) -> None:
         """One merge. The replaced segments stay in the bucket."""
         limits = UpkeepLimits(grace_s=GRACE_S)
-        task = MergeTask(self._store, self._runtime, limits, None, self.root / ".tidelog")
+        task = MergeTask(Rewriter(self._store, self._runtime, limits, None, self.root / ".tidelog"))
         assert await task.run(SegmentPlace(self.topic, self.topic_id, 0), self._log, rules), "nothing was merged"
 
     async def collect(self) -> None:

@@ -24,6 +24,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.task import TopicInShard
 
 RULES = UpkeepRules(compacts=True, deletes=False, min_cleanable_dirty_ratio=0.0)
@@ -104,14 +105,14 @@ class Topic:
         spill_folder: Path | None = None,
     ) -> CompactTask:
         """A worker like that of a new process."""
-        return CompactTask(
+        rewriter = Rewriter(
             store or self.store,
             Runtime(self.clock, self.entropy if seed is None else SeededEntropy(seed)),
             UpkeepLimits(memory_bytes=memory_bytes, grace_s=GRACE_S),
             None,
             spill_folder or self.spill_folder,
-            hash_keys=hash_keys,
         )
+        return CompactTask(rewriter, hash_keys=hash_keys)
 
     async def compact(self, rules: UpkeepRules = RULES) -> ShardManifest | None:
         return await whole_pass(self.task(), self.log(), rules)

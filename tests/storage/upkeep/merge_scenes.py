@@ -30,6 +30,7 @@ from tidelog.storage.segments.topic_segment import (
 )
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.segment_writer import spans_in
 
 PLACE = SegmentPlace("web", WEB.topic_id, 3)
@@ -138,7 +139,8 @@ def merger(
     store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS, load: Load = Load.IDLE
 ) -> MergeTask:
     """A worker like that of a new process: it knows only the bucket."""
-    return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder, load=lambda: load)
+    runtime = Runtime(ManualClock(), SeededEntropy(seed))
+    return MergeTask(Rewriter(store, runtime, limits, None, folder), load=lambda: load)
 
 
 async def merge(

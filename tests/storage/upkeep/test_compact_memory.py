@@ -17,6 +17,7 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 
 MIB = 1 << 20
 MEMORY_BYTES = 4 * MIB
@@ -51,7 +52,7 @@ async def peaks_of_a_pass(folder: Path, records: int) -> Peaks:
     assert await write(store, records) > 2 * MEMORY_BYTES
     with ThreadPoolExecutor(1) as executor, peaks() as found:
         limits = UpkeepLimits(memory_bytes=MEMORY_BYTES)
-        task = CompactTask(store, Runtime(), limits, executor, folder / "spill")
+        task = CompactTask(Rewriter(store, Runtime(), limits, executor, folder / "spill"))
         assert await whole_pass(task, log_of(store), RULES)
     segments = await segments_of(store)
     await store.aclose()

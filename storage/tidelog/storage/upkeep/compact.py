@@ -1,6 +1,6 @@
 """Log compaction by key: the newest record of each key stays, and offsets never change (inv. 4).
 
-    task = CompactTask(store, runtime, limits, executor, spill_folder)
+    task = CompactTask(rewriter)
     due_at_ms = task.due_at_ms(topic, rules, now_ms)
     manifest = await task.run(place, log, rules)          # one step, one version
 
@@ -18,16 +18,12 @@ segments are clean, and the others are dirty as before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.upkeep.compact_keys import rows_that_go
 from tidelog.storage.upkeep.compact_plan import (
@@ -40,7 +36,7 @@ from tidelog.storage.upkeep.compact_plan import (
 )
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash
 from tidelog.storage.upkeep.row_set import RowSet
-from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.run_rewrite import Rewrite, Rewriter, reading_inputs
 from tidelog.storage.upkeep.task import TopicInShard
 
@@ -57,21 +53,12 @@ class _Pass:
 
 
 class CompactTask:
-    """The `UpkeepTask` of compaction. `executor` and `spill_folder` as in `Rewriter`; the folder holds keys, too."""
+    """The `UpkeepTask` of compaction. The spill folder of `rewriter` holds keys, too."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        runtime: Runtime,
-        limits: UpkeepLimits,
-        executor: Executor | None,
-        spill_folder: Path,
-        *,
-        hash_keys: HashKeys = spread_hash,
-    ) -> None:
-        self._rewriter = Rewriter(store, runtime, limits, executor, spill_folder)
+    def __init__(self, rewriter: Rewriter, *, hash_keys: HashKeys = spread_hash) -> None:
+        self._rewriter = rewriter
         self._hash_keys = hash_keys
-        self._clock = runtime.clock
+        self._clock = rewriter.clock
         self._begun: dict[SegmentPlace, _Pass] = {}
 
     def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules, now_ms: int) -> int | None:

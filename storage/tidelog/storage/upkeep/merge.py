@@ -1,6 +1,6 @@
 """Merging: neighbouring small runs of a topic in a shard become one with the same records, in larger segments.
 
-    task = MergeTask(store, runtime, limits, executor, spill_folder, load=broker_load)
+    task = MergeTask(rewriter, load=broker_load)
     due_at_ms = task.due_at_ms(topic, rules, now_ms)
     manifest = await task.run(place, log, rules)          # one merge, one version
 
@@ -14,9 +14,7 @@ others are compressed quickly. Large runs wait for an `IDLE` load, so few segmen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -24,34 +22,22 @@ from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
-from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import FINAL_SEGMENT_FLAVOR, SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.upkeep.merge_plan import merge_due_at_ms, merged, plan_merge
 from tidelog.storage.upkeep.row_set import RowSet
-from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules, always_idle
+from tidelog.storage.upkeep.rules import Load, UpkeepRules, always_idle
 from tidelog.storage.upkeep.run_rewrite import Rewrite, Rewriter, reading_inputs
 from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, by_run, segments_of_runs
 
 
 class MergeTask:
-    """The `UpkeepTask` of merging. `executor` and `spill_folder` as in `Rewriter`. `load`: what else this process does
-    now."""
+    """The `UpkeepTask` of merging. `load`: what else this process does now."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        runtime: Runtime,
-        limits: UpkeepLimits,
-        executor: Executor | None,
-        spill_folder: Path,
-        *,
-        load: Callable[[], Load] = always_idle,
-    ) -> None:
-        self._rewriter = Rewriter(store, runtime, limits, executor, spill_folder)
-        self._clock = runtime.clock
+    def __init__(self, rewriter: Rewriter, *, load: Callable[[], Load] = always_idle) -> None:
+        self._rewriter = rewriter
+        self._clock = rewriter.clock
         self._load = load
 
     def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules, now_ms: int) -> int | None:

@@ -109,6 +109,7 @@ class Rewriter:
     ) -> None:
         self._store = store
         self._entropy = runtime.entropy
+        self.clock = runtime.clock
         self.executor = executor
         self.memory_bytes = limits.memory_bytes
         self.spill_folder = spill_folder

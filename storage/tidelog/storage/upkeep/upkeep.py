@@ -25,6 +25,7 @@ from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import Load, UpkeepLimits, UpkeepRules, always_idle
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.task import TopicInShard, UpkeepTask
 
 CONFLICTS_MAX = 8
@@ -98,11 +99,8 @@ def upkeep_tasks(
 ) -> Sequence[UpkeepTask]:
     """Expire, compact, merge. `executor` runs the computations (None: the event loop's default); `spill_folder` holds
     the data that does not fit in memory; `load`: by which merges decide what can wait, and how well they compress."""
-    return (
-        ExpireTask(runtime),
-        CompactTask(store, runtime, limits, executor, spill_folder),
-        MergeTask(store, runtime, limits, executor, spill_folder, load=load),
-    )
+    rewriter = Rewriter(store, runtime, limits, executor, spill_folder)
+    return ExpireTask(runtime), CompactTask(rewriter), MergeTask(rewriter, load=load)
 
 
 def _earliest(*times_ms: int | None) -> int | None:
