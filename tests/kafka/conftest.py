@@ -10,6 +10,7 @@ import pytest
 from tests.kafka.kio_client import KioClient
 
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.kafka.kafka_door import KafkaDoor
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.services.settings.listeners import parse_listeners
@@ -47,7 +48,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def served(settings: Settings) -> AsyncIterator[KafkaServed]:
     runtime = Runtime()
-    door = KafkaDoor(runtime)
+    door = KafkaDoor(runtime, KafkaCounts())
     bound = replace(door.bind(settings), shutdown_timeout_ms=4_000)
     broker = open_broker(bound, runtime)
     await broker.start()

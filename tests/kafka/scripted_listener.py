@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.kafka.listener.connection import Client, KafkaConnection
-from tidelog.services.kafka.listener.connection_counts import ConnectionCounts
 from tidelog.services.kafka.listener.connections import Connections, ListenerBounds
 from tidelog.services.kafka.listener.placed_requests import PlacedRequest
 from tidelog.services.kafka.protocol.api import Answer, Malformed
@@ -32,7 +32,7 @@ class ScriptedListener:
     """`placed`: the answers to come, by correlation id. `hold` keeps requests from being placed."""
 
     connections: Connections
-    counts: ConnectionCounts
+    counts: KafkaCounts
     placed: dict[int, asyncio.Future[Answer]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     port: int = 0
@@ -61,7 +61,7 @@ class ScriptedListener:
 
 @asynccontextmanager
 async def listening(bounds: ListenerBounds = BOUNDS) -> AsyncIterator[ScriptedListener]:
-    counts = ConnectionCounts()
+    counts = KafkaCounts()
     listener = ScriptedListener(Connections(bounds, counts, SystemClock()), counts)
     listener.hold.set()
     loop = asyncio.get_running_loop()

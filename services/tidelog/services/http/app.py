@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog.services.doors.front_door import ServedBroker
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.http.answers.problems import ProblemAnswers
 from tidelog.services.http.forwarding.group_calls import GroupCallRoutes
 from tidelog.services.http.front.host_check import HostCheck, host_name
@@ -24,6 +25,7 @@ from tidelog.services.http.kafka_rest.rest_lane import RestLane
 from tidelog.services.http.kafka_rest.seen_address import SeenAddresses
 from tidelog.services.http.metrics.broker_collector import BrokerCollector
 from tidelog.services.http.metrics.http_collector import HttpCollector
+from tidelog.services.http.metrics.kafka_collector import KafkaCollector
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.v1.broker_routes import BrokerRoutes
 from tidelog.services.http.v1.cluster_routes import ClusterRoutes
@@ -68,8 +70,11 @@ class BrokerApp(FastAPI):
         await super().__call__(scope, receive, send)
 
 
-def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> FastAPI:
-    """The application around a `broker` that has started. `app.state.service` is the `Service` of the routes."""
+def create_app(
+    broker: ServedBroker, settings: Settings, runtime: Runtime, kafka_counts: KafkaCounts | None = None
+) -> FastAPI:
+    """The application around a `broker` that has started. `app.state.service` is the `Service` of the routes.
+    `kafka_counts`: those of the Kafka door, if there is one."""
     proofs = PeerProofs(broker.peer_secrets, runtime.clock)
     service = open_service(broker, settings, runtime, proofs)
     app = BrokerApp(
@@ -84,21 +89,21 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
     problems = ProblemAnswers(service.problems)
     problems.install(app)
     contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
-    v1 = DirectLane(app.routed, *_add_routes(app, broker, service), problems.answer)
+    v1 = DirectLane(app.routed, *_add_routes(app, service, _registry(broker, service, kafka_counts)), problems.answer)
     addresses = SeenAddresses(checks.hosts.allows, settings.own_address)
     rest = RestLane(v1, service, addresses, problems.answer)
     app.front = HttpFront(rest, checks, contexts, service.requests, rest.answer_error, lambda: service.waiting.draining)
     return app
 
 
-def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[Endpoint, Endpoint]:
+def _add_routes(app: FastAPI, service: Service, registry: CollectorRegistry) -> tuple[Endpoint, Endpoint]:
     """Returns the endpoints of produce and fetch."""
     forwarding = _forwarding(service)
     produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
     reads = (PartRoutes(service), PollRoutes(service), FollowRoutes(service), LogRoutes(service), OffsetRoutes(service))
     others = (GroupRoutes(service), TopicRoutes(service), ClusterRoutes(service))
     app.router.route_class = DirectRoute
-    for routes in (produce, fetch, *reads, *others, BrokerRoutes(service, _registry(broker, service))):
+    for routes in (produce, fetch, *reads, *others, BrokerRoutes(service, registry)):
         routes.add_to(app.router)
     if service.peers is not None:
         GroupCallRoutes(service).add_to(app.router)
@@ -125,10 +130,12 @@ def _forwarding(service: Service) -> Forwarding | None:
     return Forwarding(service, service.peers)
 
 
-def _registry(broker: ServedBroker, service: Service) -> CollectorRegistry:
+def _registry(broker: ServedBroker, service: Service, kafka_counts: KafkaCounts | None) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
     registry.register(HttpCollector(service))
+    if kafka_counts is not None:
+        registry.register(KafkaCollector(kafka_counts))
     ProcessCollector(registry=registry)
     return registry
 

@@ -6,6 +6,7 @@ import socket
 from dataclasses import replace
 
 from tidelog.services.doors.front_door import ServedBroker, authority, bound_socket
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
@@ -18,8 +19,10 @@ class HttpDoor:
 
     _socket: socket.socket
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, kafka_counts: KafkaCounts | None = None) -> None:
+        """`kafka_counts`: the counts of the Kafka door, to be exported with the metrics, if there is one."""
         self._runtime = runtime
+        self._kafka_counts = kafka_counts
         self._server: DrainingServer | None = None
 
     @property
@@ -31,7 +34,7 @@ class HttpDoor:
         return replace(settings, port=self._socket.getsockname()[1])
 
     async def serve(self, broker: ServedBroker, settings: Settings) -> None:
-        app = create_app(broker, settings, self._runtime)
+        app = create_app(broker, settings, self._runtime, self._kafka_counts)
         service: Service = app.state.service
         self._server = DrainingServer(server_config(app, settings), service)
         try:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 
 from tidelog.services.doors.front_door import ServedBroker, bound_socket
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.kafka.dispatch import Dispatcher
 from tidelog.services.kafka.listener.connection import KafkaConnection
-from tidelog.services.kafka.listener.connection_counts import ConnectionCounts
 from tidelog.services.kafka.listener.connections import Connections, ListenerBounds
 from tidelog.services.kafka.service import KafkaService
 from tidelog.services.settings.listeners import ANY_ADDRESSES, Listener, listeners_text, parse_listeners
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 class KafkaDoor:
     """See `doors.front_door.FrontDoor`. It listens on each of the ``listeners``."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, counts: KafkaCounts) -> None:
         self._runtime = runtime
+        self._counts = counts
         self._sockets: list[tuple[Listener, socket.socket]] = []
-        self._counts = ConnectionCounts()
         self._draining = asyncio.Event()
         self._aborting = asyncio.Event()
 
@@ -44,7 +44,7 @@ class KafkaDoor:
         listeners = parse_listeners("listeners", settings.listeners)
         advertised = parse_listeners("advertised.listeners", settings.advertised_listeners)
         for listener in listeners:
-            bound = bound_socket(listener.host or ANY_ADDRESSES[0], listener.port, "listeners")
+            bound = bound_socket(listener.host or ANY_ADDRESSES[0], listener.port, "--listeners")
             self._sockets.append((replace(listener, port=bound.getsockname()[1]), bound))
         told = advertised_listeners(tuple(listener for listener, _ in self._sockets), advertised)
         return replace(settings, listeners=self.address, advertised_listeners=listeners_text(told))
@@ -61,6 +61,11 @@ class KafkaDoor:
                 server.close()
             sweeping.cancel()
             await self._drained(connections, settings)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for _, bound in self._sockets:
+            bound.close()
 
     def drain(self) -> None:
         self._draining.set()

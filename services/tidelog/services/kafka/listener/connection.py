@@ -184,7 +184,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             _log.exception(_FAILED)
             self.end()
         else:
-            self._connections.counts.answered(request, buffers, self._connections.now_s())
+            seconds = self._connections.now_s() - request.began_s
+            sent_bytes = sum(memoryview(buffer).nbytes for buffer in buffers)
+            self._connections.counts.answered(request.api.name, request.version, seconds, sent_bytes)
             if self._is_open:
                 self._transport.writelines(buffers)
 

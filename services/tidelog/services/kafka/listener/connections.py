@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.services.kafka.listener.connection_counts import ConnectionCounts
+from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.kafka.listener.frames import new_scratch
 from tidelog.services.kafka.listener.request_memory import RequestMemory
 from tidelog.storage.runtime import Clock
@@ -38,10 +38,10 @@ class ListenerBounds:
 class Connections:
     """The open connections, with what they share."""
 
-    def __init__(self, bounds: ListenerBounds, counts: ConnectionCounts, clock: Clock) -> None:
+    def __init__(self, bounds: ListenerBounds, counts: KafkaCounts, clock: Clock) -> None:
         self.bounds = bounds
         self.counts = counts
-        self.memory = RequestMemory(bounds.memory_bytes_max)
+        self.memory = RequestMemory(bounds.memory_bytes_max, counts)
         self.scratch = new_scratch()
         self.now_s = clock.monotonic
         self._clock = clock

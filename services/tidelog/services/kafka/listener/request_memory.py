@@ -15,6 +15,8 @@ import asyncio
 from collections import OrderedDict
 from typing import Protocol
 
+from tidelog.services.doors.kafka_counts import KafkaCounts
+
 CONNECTION_REQUESTS_MAX = 128
 """Requests of one connection that are not answered yet."""
 CONNECTION_BYTES_MAX = 16 << 20
@@ -35,9 +37,9 @@ class Paused(Protocol):
 class RequestMemory:
     """The bytes of all requests in memory. `_whole_bytes`: those of requests that have arrived to their end."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, counts: KafkaCounts) -> None:
         self._bytes_max = bytes_max
-        self._bytes = 0
+        self._counts = counts
         self._whole_bytes = 0
         self._waiting: OrderedDict[Paused, None] = OrderedDict()
         self._has_turn: Paused | None = None
@@ -45,11 +47,11 @@ class RequestMemory:
 
     @property
     def bytes(self) -> int:
-        return self._bytes
+        return self._counts.held_bytes
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= self._bytes_max
+        return self._counts.held_bytes >= self._bytes_max
 
     def may_receive(self, connection: Paused) -> bool:
         return not self.is_full or connection is self._has_turn
@@ -60,7 +62,7 @@ class RequestMemory:
 
     def take(self, count: int) -> None:
         """`count` bytes have arrived."""
-        self._bytes += count
+        self._counts.held_bytes += count
 
     def is_whole(self, connection: Paused, count: int) -> None:
         """A request of `count` bytes has arrived to its end."""
@@ -70,7 +72,7 @@ class RequestMemory:
 
     def give_back(self, count: int, *, whole: bool) -> None:
         """`count` bytes, of `whole` requests or of parts, are not needed any more: let those that wait read on."""
-        self._bytes -= count
+        self._counts.held_bytes -= count
         self._whole_bytes -= count if whole else 0
         for _ in range(len(self._waiting)):
             if self.is_full:
