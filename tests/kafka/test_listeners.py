@@ -89,6 +89,6 @@ def test_addresses_that_clients_cannot_use_are_refused(listeners: str, advertise
 def test_a_port_in_use_is_refused_with_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refusal = pytest.raises(Invalid, match="in use by another process: .* another port with --listeners")
+        refusal = pytest.raises(Invalid, match=r"in use by another process: .* another port with --listeners")
         with refusal, bound(f"A://127.0.0.1:{port}"):
             pass
