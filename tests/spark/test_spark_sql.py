@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,16 +23,26 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield serving_broker
 
 
-def test_statements_run_over_one_snapshot_and_come_as_json(broker: Serving, tmp_path: Path) -> None:
-    command = [
-        *(sys.executable, "-m", "tidelog.spark_connector.sql", "--broker", broker.url, "--topic", "web", "--json"),
-        "SELECT count(*) AS n FROM records",
-        "SELECT topic, max(offset) FROM records GROUP BY 1",
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+@pytest.fixture
+def run(broker: Serving, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs the command on the Spark of all tests. `make demo` runs it with a Spark of its own."""
 
-    assert answer.returncode == 0, answer.stderr
-    report = json.loads(answer.stdout.strip().splitlines()[-1])
+    def run_command(*arguments: str) -> int:
+        session = spark.newSession()
+        monkeypatch.setattr(session, "stop", lambda: None)  # other tests use its Spark
+        monkeypatch.setattr(sql, "local_session", lambda *_, **__: session)
+        monkeypatch.setattr("sys.argv", ["sql", "--broker", broker.url, "--topic", "web", *arguments])
+        return sql.main()
+
+    return run_command
+
+
+def test_statements_run_over_one_snapshot_and_come_as_json(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    statements = ("SELECT count(*) AS n FROM records", "SELECT topic, max(offset) FROM records GROUP BY 1")
+    assert run("--json", *statements) == 0
+    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert [(result["columns"], result["rows"]) for result in report["results"]] == [
         (["n"], [[300]]),
         (["topic", "max(offset)"], [["web", 299]]),
@@ -44,13 +51,9 @@ def test_statements_run_over_one_snapshot_and_come_as_json(broker: Serving, tmp_
 
 
 def test_a_wrong_statement_is_explained_without_a_traceback(
-    broker: Serving, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session = spark.newSession()
-    monkeypatch.setattr(session, "stop", lambda: None)  # other tests use its Spark
-    monkeypatch.setattr(sql, "local_session", lambda *_, **__: session)
-    monkeypatch.setattr("sys.argv", ["sql", "--broker", broker.url, "--topic", "web", "SELECT nothing FROM records"])
-    assert sql.main() == sql.EXIT_REFUSED == 1
+    assert run("SELECT nothing FROM records") == sql.EXIT_REFUSED == 1
     answer = capsys.readouterr()
     assert "cannot be resolved" in answer.err
     assert "Traceback" not in answer.err

@@ -62,6 +62,8 @@ from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, ProducerMark, Span, WalHeader
 from tidelog.storage.wal.wal_tail import TailSearch
 
+_NO_RECORDS = WAL_SCHEMA.empty_table()
+
 
 class State(Enum):
     """The states drawn in the module's docstring."""
@@ -292,4 +294,4 @@ class CommitFsm:
 
     def _start_entry(self) -> PreparedEntry:
         start = replace(self.next_header(), kind=EntryKind.START)
-        return PreparedEntry(start, self._wal.codec.encode(start, WAL_SCHEMA.empty_table()))
+        return PreparedEntry(start, self._wal.codec.encode(start, _NO_RECORDS))
