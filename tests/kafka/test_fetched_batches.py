@@ -22,7 +22,7 @@ def records(*offsets: int) -> pa.RecordBatch:
 def extents(next_offset: int, *batches: pa.RecordBatch) -> list[tuple[int, int]]:
     """The first offset of each encoded batch, and the one after its last."""
     found = Fetched(batches, next_offset, 0, 100)
-    (part,) = encoded_parts([FetchedPart(FetchPart("events", 0, 10, 1 << 20), found)])
+    (part,) = encoded_parts([FetchedPart(FetchPart("events", 0, 10, 1 << 20), found)], [3])
     starts = [_START.unpack_from(batch) for batch in part.records]
     return [(base, base + delta + 1) for base, delta in starts]
 

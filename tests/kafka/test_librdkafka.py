@@ -54,7 +54,7 @@ async def events(served: KafkaServed, logger: logging.Logger) -> None:
     def create_and_fill() -> None:
         admin = AdminClient(configured(served), logger=logger)
         admin.create_topics([NewTopic("events", PARTITIONS)])["events"].result(WAIT_S)
-        producer = Producer(configured(served, compression_type="lz4"), logger=logger)
+        producer = Producer(configured(served, enable_idempotence=True, compression_type="lz4"), logger=logger)
         failed: list[object] = []
         for at in range(RECORDS):
             producer.produce(

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12.request import FetchRequest
+from kio.schema.fetch.v12.request import FetchPartition, FetchRequest
 
 from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.kafka.apis.fetched_batches import encoded_parts
 from tidelog.services.kafka.apis.immediate import ImmediateApi
+from tidelog.services.kafka.apis.leader_epochs import epoch_error, leader_epoch
 from tidelog.services.kafka.protocol.api import Answer, Call
-from tidelog.services.kafka.protocol.fetch_messages import NO_SESSION, write_fetched
-from tidelog.services.kafka.protocol.messages import decode
+from tidelog.services.kafka.protocol.fetch_messages import NO_SESSION, KafkaPart, write_fetched
+from tidelog.services.kafka.protocol.messages import NO_TIME, decode
 
 RECORDS_MAX = 1 << 20
 """Of one answer."""
@@ -34,16 +36,19 @@ class FetchApi(ImmediateApi):
         request: FetchRequest = decode(call, FetchRequest)
         if request.session_id != NO_SESSION:
             return write_fetched(call.version, (), ErrorCode.fetch_session_id_not_found)
-        parts = [
-            FetchPart(topic.topic, each.partition, each.fetch_offset, max(0, each.partition_max_bytes))
-            for topic in request.topics
-            for each in topic.partitions
-        ]
+        asked = [(topic.topic, each) for topic in request.topics for each in topic.partitions]
+        epochs = [leader_epoch(self._broker, call.context, topic, each.partition) for topic, each in asked]
+        refused = {
+            at: KafkaPart(topic, each.partition, error)
+            for at, ((topic, each), epoch) in enumerate(zip(asked, epochs, strict=True))
+            if (error := epoch_error(each.current_leader_epoch, epoch)) is not ErrorCode.none
+        }
+        if refused:
+            request = replace(request, max_wait=NO_TIME)
+        parts = [_part(topic, each) for at, (topic, each) in enumerate(asked) if at not in refused]
         fetched = await self._fetched(call.context.not_forwarded(), parts, request)
-        size = sum(batch.nbytes for part in fetched if part.fetched for batch in part.fetched.batches)
-        if size < ENCODED_IN_THREAD_BYTES:
-            return write_fetched(call.version, encoded_parts(fetched))
-        return write_fetched(call.version, await asyncio.to_thread(encoded_parts, fetched))
+        found = iter(await _encoded(fetched, [epoch for at, epoch in enumerate(epochs) if at not in refused]))
+        return write_fetched(call.version, [refused.get(at) or next(found) for at in range(len(asked))])
 
     async def _fetched(
         self, context: RequestContext, parts: Sequence[FetchPart], request: FetchRequest
@@ -65,8 +70,22 @@ class FetchApi(ImmediateApi):
         return await self._broker.fetch_parts(context, parts, limits)
 
 
+def _part(topic: str, asked: FetchPartition) -> FetchPart:
+    return FetchPart(topic, asked.partition, asked.fetch_offset, max(0, asked.partition_max_bytes))
+
+
+async def _encoded(fetched: Sequence[FetchedPart], epochs: Sequence[int]) -> Sequence[KafkaPart]:
+    if _size(fetched) < ENCODED_IN_THREAD_BYTES:
+        return encoded_parts(fetched, epochs)
+    return await asyncio.to_thread(encoded_parts, fetched, epochs)
+
+
+def _size(fetched: Sequence[FetchedPart]) -> int:
+    return sum(batch.nbytes for part in fetched if part.fetched for batch in part.fetched.batches)
+
+
 def _is_enough(found: Sequence[FetchedPart], min_bytes: int) -> bool:
     if any(part.error for part in found):
         return True
-    size = sum(batch.nbytes for part in found if part.fetched for batch in part.fetched.batches)
+    size = _size(found)
     return size >= min_bytes or any(part.advanced for part in found if not size)

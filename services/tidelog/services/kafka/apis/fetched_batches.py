@@ -11,22 +11,19 @@ from tidelog.services.broker.api.fetch import Fetched, FetchedPart
 from tidelog.services.kafka.protocol.error_codes import Family, error_code
 from tidelog.services.kafka.protocol.fetch_messages import KafkaPart
 
-NO_EPOCH = -1
-BATCH_RULES = BatchRules(leader_epoch=NO_EPOCH)
+
+def encoded_parts(fetched: Sequence[FetchedPart], epochs: Sequence[int]) -> Sequence[KafkaPart]:
+    """The answer for each part. `epochs`: of the leader of each."""
+    return [_encoded(each, BatchRules(epoch)) for each, epoch in zip(fetched, epochs, strict=True)]
 
 
-def encoded_parts(fetched: Sequence[FetchedPart]) -> Sequence[KafkaPart]:
-    """The answer for each part."""
-    return [_encoded(each) for each in fetched]
-
-
-def _encoded(each: FetchedPart) -> KafkaPart:
+def _encoded(each: FetchedPart, rules: BatchRules) -> KafkaPart:
     part, found = each.part, each.fetched
     if each.error:
         return KafkaPart(part.topic, part.partition, error_code(each.error, Family.READ))
     if found is None:
         return KafkaPart(part.topic, part.partition)  # its turn comes with the next request
-    records = [memoryview(batch) for batch in _batches(found, part.begin)]
+    records = [memoryview(batch) for batch in _batches(found, part.begin, rules)]
     return KafkaPart(
         part.topic,
         part.partition,
@@ -36,11 +33,11 @@ def _encoded(each: FetchedPart) -> KafkaPart:
     )
 
 
-def _batches(found: Fetched, offset: int) -> Iterator[pa.Buffer]:
+def _batches(found: Fetched, offset: int, rules: BatchRules) -> Iterator[pa.Buffer]:
     """The last batch reaches to the next offset, also over records that compaction removed; without it the client would
     ask for them for ever."""
     last = len(found.batches) - 1
     for at, batch in enumerate(found.batches):
-        yield from encode_batches(batch, BATCH_RULES, found.next_offset if at == last else None)
+        yield from encode_batches(batch, rules, found.next_offset if at == last else None)
     if not found.batches and found.next_offset > offset:
-        yield empty_batch(offset, found.next_offset, NO_EPOCH)
+        yield empty_batch(offset, found.next_offset, rules.leader_epoch)
