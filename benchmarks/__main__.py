@@ -51,6 +51,7 @@ from benchmarks.rows import (
     produce,
     put_costs,
     puts,
+    record_batches,
     replay,
     replay_beside_kafka,
     restarts,
@@ -101,10 +102,11 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "replay-beside-kafka": replay_beside_kafka.rows,
     "steady-state": steady_state.rows,
     "cpu": cpu.rows,
+    "record-batches": record_batches.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "rest", "minio", "produce-hundred"),
-    *("steady-state", "cpu", "fetch", "client", "stored"),
+    *("steady-state", "cpu", "record-batches", "fetch", "client", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
     *("topic", "etcd", "placement", "group", "archiving", "compaction", "manifest", "cold-read"),
     *("replay", "open", "verify"),
