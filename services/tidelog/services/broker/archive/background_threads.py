@@ -1,9 +1,12 @@
 """Threads of low priority for background work: archiving, and after it the upkeep of segments.
 
-There are as many threads as processors, so background work uses all that are idle. On Linux each thread has its own
-priority: an encoder of segments yields to an encoder of WAL entries, and merging yields to archiving. Elsewhere all get
-the same share. On a processor that is always busy, low priority leaves almost nothing. So work that has fallen behind
-is `hurried`: it runs on threads of ordinary priority.
+There are as many threads of each kind as processors, and `ProcessorTurns` decides how many work at once. On Linux each
+thread has its own priority: an encoder of segments yields to an encoder of WAL entries, and merging yields to
+archiving. Elsewhere all get the same share. On a processor that is always busy, low priority leaves little. So work
+that has fallen behind is `hurried`: it runs on threads of ordinary priority.
+
+The threads keep the policy SCHED_OTHER. A thread under SCHED_IDLE gets so little of a processor that others keep busy
+that, if it holds the GIL, the whole broker stands still for a second or more (ADR 0033).
 """
 
 from __future__ import annotations
