@@ -31,8 +31,8 @@ BROKER_SHARE = 0.5
 """The share of ``shutdown.timeout.ms`` that the broker has to flush, after the doors had the rest to drain."""
 
 SWITCH_INTERVAL_S = 0.001
-"""A thread that wants the GIL waits this long for another one that computes in Python. Beside an archiver the p99 of the
-event loop's lateness was 5.2 ms with Python's 5 ms, and 2.7 ms with this, for the same CPU time (ADR 0033)."""
+"""A thread that wants the GIL waits this long for another one that computes in Python. Beside an archiver, the p99 of
+the event loop's lateness was 5.2 ms with Python's 5 ms, and 2.7 ms with this, for the same CPU time (ADR 0033)."""
 
 _log = logging.getLogger(__name__)
 
