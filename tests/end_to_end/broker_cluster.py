@@ -7,7 +7,7 @@ The fixture `cluster` (`conftest.py`) is shared by the tests of a file, because 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -62,19 +62,23 @@ class BrokerCluster:
 
 
 @contextmanager
-def broker_cluster(etcd: EtcdServer, folder: Path) -> Iterator[BrokerCluster]:
-    """A cluster whose brokers accept requests, and are stopped at the end."""
+def broker_cluster(etcd: EtcdServer, folder: Path, kafka_ports: Sequence[int] = ()) -> Iterator[BrokerCluster]:
+    """A cluster whose brokers accept requests, and are stopped at the end. `kafka_ports`: where each one listens for
+    clients of Kafka's protocol, if it does."""
     with ExitStack() as stack:
         ways = [stack.enter_context(CutProxy(etcd.url)) for _ in range(BROKERS)]
         name = f"cluster-{uuid.uuid4().hex}"
-        brokers = [BrokerProcess(folder, _settings(folder, name, number, way.url)) for number, way in enumerate(ways)]
+        settings = [_settings(folder, name, number, way.url) for number, way in enumerate(ways)]
+        for own, port in zip(settings, kafka_ports, strict=False):
+            own["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
+        brokers = [BrokerProcess(folder, own) for own in settings]
         for broker in brokers:
             stack.callback(broker.stop)
         start_together(brokers)
         yield BrokerCluster(brokers, ways)
 
 
-def _settings(folder: Path, name: str, number: int, etcd: str) -> Mapping[str, object]:
+def _settings(folder: Path, name: str, number: int, etcd: str) -> dict[str, object]:
     return {
         "store": f"file:{folder / 'data'}",
         "etcd.endpoints": etcd,
