@@ -12,6 +12,7 @@ from tests.kafka.scripted_listener import BAD, BOUNDS, answer, frame, is_ended, 
 
 from tidelog.services.kafka.listener.connections import LINES_PER_SWEEP_MAX
 from tidelog.services.kafka.listener.request_memory import CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX
+from tidelog.services.kafka.protocol.api_table import FETCH
 
 
 async def test_requests_are_placed_without_waiting_and_answered_in_their_order() -> None:
@@ -173,3 +174,39 @@ async def test_a_long_poll_ends_with_its_client() -> None:
         await listener.until(lambda: 1 in listener.placed)
         writer.transport.abort()
         await listener.until(lambda: listener.placed[1].cancelled())
+
+
+async def test_a_long_poll_waits_for_the_answers_before_it() -> None:
+    """Otherwise a client could fill the memory with answers that it does not read."""
+    fetches = [(FETCH << 16) + number for number in range(3)]
+    async with listening() as listener:
+        reader, writer = await listener.connect()
+        writer.write(b"".join(frame(number) for number in (1, *fetches, 2)))
+        await listener.until(lambda: 1 in listener.placed)
+        for before, number in zip((1, *fetches), (*fetches, 2), strict=True):
+            await asyncio.sleep(0.01)
+            assert (number in listener.placed) == (number == 2), "what is no long poll does not wait for one"
+            if number != 2:
+                listener.placed[before].set_result((b"",))
+                assert await answer(reader) == (before, b"")
+                await listener.until(lambda: number in listener.placed)  # noqa: B023
+        writer.close()
+
+
+async def test_a_client_that_reads_no_answers_gets_no_further_ones() -> None:
+    async with listening() as listener:
+        _, writer = await listener.connect()
+        writer.transport.pause_reading()
+        writer.write(frame(1))
+        await listener.until(lambda: 1 in listener.placed)
+        listener.hold.clear()
+        writer.write(frame(2) + frame(3))
+        await asyncio.sleep(0.02)
+        listener.placed[1].set_result((bytes(16 << 20),))
+        await asyncio.sleep(0.02)
+        listener.hold.set()
+        await listener.until(lambda: 2 in listener.placed)
+        await asyncio.sleep(0.05)
+        assert 3 not in listener.placed, "only the request that was being placed"
+        writer.transport.abort()
+        await listener.until(lambda: 3 in listener.placed)

@@ -1,7 +1,9 @@
 """One connection of a Kafka client.
 
 Requests are placed one after the other in the order of arrival, without waiting for answers (`protocol.api.Api`);
-answers are written in the order of requests. The connection reads no further while
+answers are written in the order of requests. Two requests wait nevertheless, so that answers do not fill the memory: a
+long poll until the requests before it are answered (a client has one under way), and all while the client does not read
+its answers. The connection reads no further while
 
 - its client does not read its answers,
 - it is above its bounds of unanswered requests or their bytes, or all connections together are (`request_memory`),
@@ -23,6 +25,7 @@ from tidelog.services.kafka.listener.frames import LENGTH_BYTES, FrameReader
 from tidelog.services.kafka.listener.placed_requests import PlacedRequest, PlacedRequests
 from tidelog.services.kafka.listener.request_memory import CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX
 from tidelog.services.kafka.protocol.api import Malformed
+from tidelog.services.kafka.protocol.headers import asks_for_long_poll
 
 if TYPE_CHECKING:
     from tidelog.services.kafka.listener.connections import Connections
@@ -92,8 +95,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except Malformed as error:
             self.end(str(error))
         self._regulate()
-        if self._arrived and self._placing is None:
-            self._placing = asyncio.get_running_loop().create_task(self._place_arrived())
+        self._start_placing()
 
     def pause_writing(self) -> None:
         self._is_slow = True
@@ -113,6 +115,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._memory.forget(self)
         self._memory.give_back(self._held_bytes - self._request_bytes, whole=False)
         self._placed.abandon()
+        self._start_placing()
 
     # --- called by `Connections` and `RequestMemory`
 
@@ -147,7 +150,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- placing and answering
 
     async def _place_arrived(self) -> None:
-        while self._arrived:
+        while self._arrived and not self._must_wait(self._arrived[0]):
             frame = self._arrived.popleft()
             try:
                 self._placed.add(await self._place_request(frame, self._client), is_wanted=self._is_open)
@@ -158,6 +161,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._drop(frame)
         self._placing = None
         self._after_progress()
+
+    def _must_wait(self, frame: memoryview) -> bool:
+        """Whether the request in `frame` is placed later: answers in memory would have no bound otherwise."""
+        return self._is_open and (self._is_slow or (bool(self._placed) and asks_for_long_poll(frame)))
+
+    def _start_placing(self) -> None:
+        if self._arrived and self._placing is None and not self._must_wait(self._arrived[0]):
+            self._placing = asyncio.get_running_loop().create_task(self._place_arrived())
 
     def _drop(self, frame: memoryview, reason: str = "") -> None:
         """End the connection at `frame`. The requests after it are not placed, those before it are."""
@@ -191,6 +202,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._transport.writelines(buffers)
 
     def _after_progress(self) -> None:
+        self._start_placing()
         if self._is_open:
             self._regulate()
             self._close_if_drained()

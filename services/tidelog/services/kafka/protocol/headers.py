@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from tidelog.services.kafka.protocol.api import Malformed
-from tidelog.services.kafka.protocol.api_table import API_VERSIONS, ServedApi
+from tidelog.services.kafka.protocol.api_table import API_TABLE, API_VERSIONS, ServedApi
 from tidelog.services.kafka.protocol.request_reading import read_varint
 
 _FIXED = struct.Struct(">hhih")
@@ -44,6 +44,12 @@ def read_header(frame: memoryview) -> RequestHeader:
         return RequestHeader(key, version, correlation_id, str(frame[HEADER_BYTES_MIN:end], "utf-8"), end)
     except UnicodeDecodeError:
         raise Malformed("the client id is not UTF-8") from None
+
+
+def asks_for_long_poll(frame: memoryview) -> bool:
+    """Whether the request in `frame`, which may be malformed, waits until there is something to answer."""
+    api = API_TABLE.get(int.from_bytes(frame[:2], "big"))
+    return api is not None and api.is_long_poll
 
 
 def body_of(frame: memoryview, header: RequestHeader, api: ServedApi) -> memoryview:
