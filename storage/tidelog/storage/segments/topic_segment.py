@@ -37,6 +37,9 @@ SEGMENT_FLAVOR = ParquetFlavor(
 FINAL_SEGMENT_FLAVOR = replace(SEGMENT_FLAVOR, zstd_levels=(1, 8), page_index=True)
 """For segments that are not merged again and stay for years."""
 
+IDLE_SEGMENT_FLAVOR = replace(FINAL_SEGMENT_FLAVOR, zstd_levels=(1, 10))
+"""The same by a process that has nothing else to do: 2 % smaller than zstd 8, for half as much CPU again."""
+
 _PARTITION, _OFFSET, _TIMESTAMP = range(3)
 """Places of the columns in `RowGroup.bounds`."""
 

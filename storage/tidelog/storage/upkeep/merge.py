@@ -7,9 +7,10 @@
 `merge_plan` decides what is merged, and when; `run_rewrite` does it. Records below their partition's log start are left
 out if a whole span of them lies there: their log start moved at once, and now their bytes go.
 
-Final segments are compressed as well as pays, which takes 11 CPU s/GB, in row groups of one size. While the load is
-`BUSY`, and at level 1, row groups that are large enough are copied as they are stored, which takes 0.7 s/GB, and the
-others are compressed quickly. Large runs wait for an `IDLE` load, so few segments stay as they were copied."""
+Final segments have row groups of one size. An `IDLE` process compresses them by zstd 10 (16 CPU s/GB), a `QUIET` one by
+zstd 8 (11 s/GB). While the load is `BUSY`, and at level 1, row groups that are large enough are copied as they are
+stored, which takes 0.7 s/GB, and the others are compressed quickly. Large runs wait for an `IDLE` load, so few segments
+stay as they were copied."""
 
 from __future__ import annotations
 
@@ -23,13 +24,20 @@ from tidelog.storage.manifests.shard_manifest import ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.segments.topic_segment import FINAL_SEGMENT_FLAVOR, SEGMENT_FLAVOR, SegmentPlace
+from tidelog.storage.segments.topic_segment import (
+    FINAL_SEGMENT_FLAVOR,
+    IDLE_SEGMENT_FLAVOR,
+    SEGMENT_FLAVOR,
+    SegmentPlace,
+)
 from tidelog.storage.upkeep.merge_plan import merge_due_at_ms, merged, plan_merge
 from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import Load, UpkeepRules, always_idle
 from tidelog.storage.upkeep.run_rewrite import Rewrite, Rewriter, reading_inputs
 from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.topic_runs import FINAL_LEVEL, by_run, segments_of_runs
+
+_FINAL_FLAVORS = {Load.BUSY: SEGMENT_FLAVOR, Load.QUIET: FINAL_SEGMENT_FLAVOR, Load.IDLE: IDLE_SEGMENT_FLAVOR}
 
 
 class MergeTask:
@@ -66,8 +74,7 @@ class MergeTask:
         return self._load() is Load.IDLE
 
     def _flavor(self, level: int, rules: UpkeepRules) -> ParquetFlavor:
-        good = level == FINAL_LEVEL and self._load() is not Load.BUSY
-        flavor = FINAL_SEGMENT_FLAVOR if good else SEGMENT_FLAVOR
+        flavor = _FINAL_FLAVORS[self._load()] if level == FINAL_LEVEL else SEGMENT_FLAVOR
         return replace(flavor, bloom_column="key") if rules.key_bloom_filter else flavor
 
 

@@ -5,7 +5,8 @@ The archiver writes one run per pass. Small ones are merged upward in two levels
     level    written by          compression        CPU s a GB raw   stored
     0        the archiver        as in the WAL      0.5 to 5         0.11     copied or, with many partitions, encoded
     1        a fan-in of 0       as before          0.7 to 4         0.11     intermediate: copied or, if small, encoded
-    2        a final merge       zstd 8             11               0.09     never merged again
+    2        a final merge       zstd 10            16               0.09     never merged again
+    2        the same, if quiet  zstd 8             11               0.09     never merged again
     2        the same, if busy   as before          0.7 to 4         0.11     copied or, if small, encoded
 
 A merge takes whole runs below level 2 and makes one run of a higher level than all its

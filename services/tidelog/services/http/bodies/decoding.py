@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.arrow_body import check_claims, decode_claimed
-from tidelog.services.http.bodies.arrow_framing import read_claims
+from tidelog.services.http.bodies.arrow_framing import StreamClaims, read_claims
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.bodies.draft_columns import RECORD_BYTES
 from tidelog.services.http.bodies.json_body import decode_json
@@ -84,15 +84,15 @@ class Decoding:
                 held.give_back(counted_bytes)
 
     async def _arrow(self, form: BodyForm, body: Body, held: InFlightBody) -> Draft:
-        if len(body) <= INLINE_ARROW_BYTES_MAX:
-            claims = read_claims(body)
-        else:
-            claims = await self._in_thread(partial(read_claims, body))
-        check_claims(claims, self._records_max, form.expanded_bytes_max)
-        decode = partial(decode_claimed, body, claims, self._records_max)
-        if claims.expanded_bytes > len(body):
-            held.grow(claims.expanded_bytes)
-        if max(len(body), claims.expanded_bytes) <= INLINE_ARROW_BYTES_MAX:
+        found = await self._by_size(len(body), partial(_views_or_claims, form, body, self._records_max))
+        if isinstance(found, Draft):
+            return found
+        held.grow(found.expanded_bytes)
+        return await self._by_size(found.expanded_bytes, partial(decode_claimed, body, found, self._records_max))
+
+    async def _by_size(self, size_bytes: int, decode: Callable[[], T]) -> T:
+        """Arrow of `size_bytes`, decoded here or in a thread."""
+        if size_bytes <= INLINE_ARROW_BYTES_MAX:
             return decode()
         async with self._places:
             return await self._in_thread(decode)
@@ -108,6 +108,14 @@ def added_bytes(body_bytes: int, records_max: int) -> int:
     """The most memory that decoding a large body of JSON or lines needs: a piece (a body of one record is one piece),
     its objects, and the columns. A record has at least two bytes of text."""
     return body_bytes + PIECE_OBJECT_BYTES + RECORD_BYTES * min(records_max, body_bytes // 2)
+
+
+def _views_or_claims(form: BodyForm, body: Body, records_max: int) -> Draft | StreamClaims:
+    """The draft of a stream that needs no memory beside `body`: one visit to a thread, not two. Otherwise its checked
+    claims."""
+    claims = read_claims(body)
+    check_claims(claims, records_max, form.expanded_bytes_max)
+    return claims if claims.expanded_bytes > len(body) else decode_claimed(body, claims, records_max)
 
 
 def _decode(form: BodyForm, body: Body, records_max: int) -> Draft:
