@@ -43,7 +43,7 @@ def make() -> None:
 
 KAFKA = Component(
     name="kafka",
-    purpose=f"Kafka {VERSION}, for the benchmarks",
+    purpose=f"Kafka {VERSION}, for the benchmarks and tests/kafka/oracle",
     how="install Java 17 or newer and Maven, then `python infra/components.py prepare kafka`",
     find=find,
     make=make,

@@ -87,6 +87,11 @@ def _assigned(wanted: CreatableTopic) -> int:
 
 
 def _configs(wanted: CreatableTopic) -> Mapping[str, str | None]:
+    """Raises `Refused`: a topic that does not exist has no config that a null could reset."""
+    if null := next((config.name for config in wanted.configs if config.value is None), None):
+        raise Refused(
+            ErrorCode.invalid_config, f"the config {null} of a new topic is null: give a value or leave it out"
+        )
     return stored_changes({config.name: config.value for config in wanted.configs})
 
 
@@ -118,4 +123,4 @@ def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
 
 def _failed(name: str, error: TidelogError) -> CreatableTopicResult:
     code, message = refusal_of(error)
-    return CreatableTopicResult(name=name, topic_id=None, error_code=code, error_message=message, configs=None)
+    return CreatableTopicResult(name=name, topic_id=None, error_code=code, error_message=message, configs=())

@@ -17,6 +17,7 @@ from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.cluster_nodes import NOWHERE, ClusterNodes, Node, cluster_nodes, node_of, own_node_id
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
+from tidelog.storage.errors import Invalid
 
 _MANY_KEYS_SINCE = 4
 _GROUP, _TRANSACTION = 0, 1
@@ -43,7 +44,11 @@ class FindCoordinatorApi(ImmediateApi):
             return _answer(key, nodes.node(own_node_id(self._service)) or NOWHERE)
         if key_type != _GROUP:
             return _refusal(key, ErrorCode.invalid_request, f"coordinators of type {key_type} do not exist here")
-        node = node_of(self._service, self._broker.groups.coordinator(call.context, key), nodes)
+        try:
+            coordinator = self._broker.groups.coordinator(call.context, key)
+        except Invalid as error:
+            return _refusal(key, ErrorCode.invalid_group_id, str(error))
+        node = node_of(self._service, coordinator, nodes)
         if node is None:
             text = "the shard of this group has no leader at this moment; try again"
             return _refusal(key, ErrorCode.coordinator_not_available, text)

@@ -1,0 +1,86 @@
+"""The declared differences from Kafka 4.1. Every other difference fails the suite."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`pattern` is searched in ``SCENARIO: API vVERSION PATH: Kafka VALUE, Tidelog VALUE``."""
+
+    pattern: str
+    reason: str
+
+    def covers(self, line: str) -> bool:
+        return re.search(self.pattern, line) is not None
+
+
+_VALUE = r" topics\[name=[^\]]*\]\.configs"
+
+DELIBERATE = (
+    Difference(r" throttle_time: ", "Tidelog does not throttle"),
+    Difference(r"(node_id|controller_id|leader_id|replica_nodes\[0\]|isr_nodes\[0\]): Kafka 1,", "ids of brokers"),
+    Difference(r"[ .](host|port): ", "addresses of brokers"),
+    Difference(r" cluster_id: ", "each cluster has its own id"),
+    Difference(r"topic_id: Kafka UUID\(.*, Tidelog UUID\(", "each topic has its own id"),
+    Difference(r"(error_message|\.message): Kafka", "Tidelog's messages say what to do"),
+    Difference(r"leader_epoch: Kafka \d+, Tidelog \d+$", "an epoch belongs to a shard, which many topics share"),
+    Difference(r": Produce .*\.log_start_offset: Kafka 0, Tidelog -1", "no client uses it; it is not looked up"),
+    Difference(r"log_append_time: Kafka datetime.*, Tidelog datetime", "each broker has its own clock"),
+    Difference(
+        r"sequences: .*log_append_time: Kafka datetime.*, Tidelog None",
+        "Kafka answers a duplicate with the time of its last record, although the topic has the producers' times",
+    ),
+    Difference(
+        r"small_limits: .*\.records: Kafka \[Record\(offset_delta=0",
+        "Tidelog stores records, not the producers' batches: at least one record exceeds a limit, not one batch",
+    ),
+    Difference(
+        r"Metadata v0 topics\[name=metadata-unknown\]", "Tidelog answers with the topic that it has just created"
+    ),
+    Difference(r"metadata_by_id: .*(brokers.count: Kafka 0|brokers\[0\]|controller_id)", "Kafka names no broker then"),
+    Difference(
+        r"metadata_by_id: Metadata v12 ", "Kafka 4.1 fails with UNKNOWN_SERVER_ERROR for an id that it does not know"
+    ),
+    Difference(r"authorized_operations: Kafka 3400, Tidelog 328$", "Tidelog's groups have no configs"),
+    Difference(r"coordinators: .*invalid_group_id", "a group has a name: Kafka has a group with the empty name"),
+    Difference(r"\[group_id=\]", "the same"),
+    Difference(r"(committed_offsets|commits_without_members): .*(invalid_group_id|invalid_request)", "the same"),
+    Difference(r"committed_offsets: OffsetFetch v[1-7] topics.*Kafka (5|'m'), Tidelog (-1|'')$", "the same"),
+    Difference(
+        r"committed_offsets: OffsetFetch v[1-7] topics.*(Tidelog 'absent'|count: Kafka 1, Tidelog 0)$", "the same"
+    ),
+    Difference(rf"{_VALUE}\[name=[^ ]*: Kafka 'absent'", "Tidelog has configs of its own"),
+    Difference(rf"{_VALUE}\[name=(segment.bytes|file.delete.delay.ms)\].value", "Tidelog's defaults fit the bucket"),
+    Difference(
+        rf"{_VALUE}\[name=min.insync.replicas\].config_source", "Kafka sets it for the cluster when it is formatted"
+    ),
+    Difference(r"only_checked: CreateTopics v7 .*topic_id", "Kafka tells an id, which the topic would not get"),
+)
+OPEN = (
+    Difference(r": ListOffsets .*leader_epoch: Kafka 0, Tidelog -1$", "the epoch of the offset, -1 as if unknown"),
+    Difference(r": DeleteTopics v6 .*topic_id: Kafka UUID.*, Tidelog None", "the id of a topic deleted by its name"),
+    Difference(rf"{_VALUE}\[name=[^ ]*: Kafka .*, Tidelog 'absent'", "configs that Tidelog does not list"),
+    Difference(rf"{_VALUE}\.count: Kafka 33, Tidelog 26", "the same"),
+    Difference(
+        r": ListOffsets v7 .*(Tidelog <ErrorCode.unsupported_version: 35>|(offset|timestamp): .* -1)$",
+        "-3, the record with the largest time (KIP-734)",
+    ),
+    Difference(r"\[(name|topic)=bad name\].*Tidelog <ErrorCode.invalid_request", "a name that no topic can have"),
+    Difference(r"batches_that_are_refused: .*Kafka <ErrorCode.invalid_record", "the code of batches that are refused"),
+    Difference(r"aborted_transactions", "null unless the client reads committed records"),
+    Difference(r"metadata_by_id: Metadata v1[01] ", "ids in versions whose requests may not have any"),
+    Difference(r"commits_of_unknown_members: .*unknown_member_id", "the generation decides, not the member id"),
+    Difference(r"leaves_of_strangers: LeaveGroup v[345] ", "a wrong group id refuses the whole request"),
+    Difference(
+        r"consumers_that_are_refused: .* error_code", "codes for groups that do not exist, and for wrong epochs"
+    ),
+    Difference(
+        r"a_consumer_joins_and_leaves: .*(assignment|heartbeat_interval|member_epoch)", "assigned one heartbeat late"
+    ),
+)
+"""Differences that are to be mended."""
+
+DIFFERENCES = DELIBERATE + OPEN
