@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -17,16 +18,15 @@ def built(schema: Any, **values: Any) -> Any:
     return schema(**{name: value for name, value in values.items() if name in schema.__dataclass_fields__})
 
 
-def _module(api_key: int, version: int) -> Any:
-    import sys
-
+def schemas_of(api_key: int, version: int) -> Any:
+    """kio's module with the classes of a request."""
     return sys.modules[load_request_schema(api_key, version).__module__]
 
 
 def produce_request(
     topic: str, records: bytes | None, *, version: int = 9, acks: int = -1, partition: int = 0, timeout_s: float = 10
 ) -> Any:
-    schemas = _module(PRODUCE, version)
+    schemas = schemas_of(PRODUCE, version)
     part = schemas.PartitionProduceData(index=partition, records=records)
     data = schemas.TopicProduceData(name=topic, partition_data=(part,))
     return built(
@@ -55,7 +55,7 @@ def fetch_request(
     partition: int = 0,
     max_bytes: int = 1 << 20,
 ) -> Any:
-    schemas = _module(FETCH, version)
+    schemas = schemas_of(FETCH, version)
     part = built(
         schemas.FetchPartition,
         partition=partition,
@@ -84,7 +84,7 @@ async def fetch(client: KioClient, topic: str, offset: int, **options: Any) -> A
 
 async def list_offsets(client: KioClient, topic: str, time_ms: int, version: int = 7) -> Any:
     """The answer for partition 0. `time_ms`: -1 the end, -2 the first offset."""
-    schemas = _module(LIST_OFFSETS, version)
+    schemas = schemas_of(LIST_OFFSETS, version)
     part = schemas.ListOffsetsPartition(partition_index=0, timestamp=time_ms)
     asked = schemas.ListOffsetsTopic(name=topic, partitions=(part,))
     answer = await client.ask(built(schemas.ListOffsetsRequest, replica_id=-1, isolation_level=0, topics=(asked,)))

@@ -84,6 +84,7 @@ _APIS = (
     _api(API_VERSIONS, "ApiVersions", 0, 4, 3, "api_versions"),
     _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5, "create_topics"),
     _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4, "delete_topics"),
+    _api(21, "DeleteRecords", 0, 2, 2, "delete_records"),
     _api(22, "InitProducerId", 0, 4, 2, "init_producer_id"),
     _api(23, "OffsetForLeaderEpoch", 2, 4, 4, "offset_for_leader_epoch"),
     _api(32, "DescribeConfigs", 1, 4, 4, "describe_configs"),
