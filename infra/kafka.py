@@ -1,4 +1,4 @@
-"""Kafka, for comparison in the benchmarks: the jars of its broker and load tools, fetched with Maven."""
+"""Kafka, for comparison in the benchmarks and in tests: the jars of its broker and load tools, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -50,5 +50,4 @@ KAFKA = Component(
     seconds=60,
     megabytes=100,
     programs=("mvn",),
-    on_demand=True,
 )

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.refusals import refusal_of
-from tidelog.services.kafka.apis.topic_lookup import TopicLookup
+from tidelog.services.kafka.apis.topic_lookup import TopicLookup, topic_uuid
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 from tidelog.storage.errors import TidelogError
@@ -38,6 +38,7 @@ class DeleteTopicsApi(ImmediateApi):
                 return _failed(None, topic_id, ErrorCode.unknown_topic_id, "no topic has this id")
             name = topic.name
         try:
+            topic_id = topic_id or topic_uuid(await lookup.by_name(name))
             await self._broker.delete_topic(call.context, name)
         except TidelogError as error:
             return _failed(name, topic_id, *refusal_of(error))

@@ -25,6 +25,7 @@ from tidelog.services.kafka.protocol.messages import NO_TIME, decode
 RECORDS_MAX = 1 << 20
 """Of one answer."""
 ENCODED_IN_THREAD_BYTES = 64 << 10
+READ_COMMITTED = 1
 LOOK_AGAIN_S = 0.02
 """How long to wait for more if there is something, but less than the client's ``fetch.min.bytes``."""
 
@@ -48,7 +49,8 @@ class FetchApi(ImmediateApi):
         parts = [_part(topic, each) for at, (topic, each) in enumerate(asked) if at not in refused]
         fetched = await self._fetched(call.context.not_forwarded(), parts, request)
         found = iter(await _encoded(fetched, [epoch for at, epoch in enumerate(epochs) if at not in refused]))
-        return write_fetched(call.version, [refused.get(at) or next(found) for at in range(len(asked))])
+        answers = [refused.get(at) or next(found) for at in range(len(asked))]
+        return write_fetched(call.version, answers, lists_aborted=request.isolation_level == READ_COMMITTED)
 
     async def _fetched(
         self, context: RequestContext, parts: Sequence[FetchPart], request: FetchRequest

@@ -24,6 +24,8 @@ from tidelog.services.kafka.protocol.messages import decode
 from tidelog.services.kafka.service import KafkaService
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, TidelogError
 
+_IDS_SINCE = 12
+"""Versions 10 and 11 have a field for the id, but may not use it."""
 _CLUSTER_OPERATIONS_LAST = 10
 """Later versions do not ask for the operations on the cluster: DescribeCluster does."""
 
@@ -62,7 +64,9 @@ class MetadataApi(ImmediateApi):
         found, lookup = _Found(), TopicLookup(self._broker, call.context)
         creates = may_create and self._service.settings.auto_create_topics_enable
         for each in _distinct(asked):
-            if each.name is None:
+            if call.version < _IDS_SINCE and (each.name is None or each.topic_id):
+                found.failures.append(failed_entry(ErrorCode.invalid_request, each.name or "", each.topic_id))
+            elif each.name is None:
                 self._find_by_id(lookup, each, found)
             else:
                 await self._find_by_name(call, lookup, each.name, creates, found)

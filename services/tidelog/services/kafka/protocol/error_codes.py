@@ -28,7 +28,10 @@ class Family(IntEnum):
 
 
 def error_code(error: errors.TidelogError, family: Family) -> ErrorCode:
-    """The code of the nearest class of `error` in the table."""
+    """The code of the nearest class of `error` in the table. A topic whose name is invalid does not exist for those who
+    read and write."""
+    if type(error) is errors.Invalid and error.field == "topic" and family in {Family.WRITE, Family.READ}:
+        return ErrorCode.unknown_topic_or_partition
     return next(_TABLE[kind][family] for kind in type(error).__mro__ if kind in _TABLE)
 
 

@@ -14,6 +14,9 @@ from tidelog.services.kafka.protocol.wire_writer import WireWriter
 
 NO_OFFSET = -1
 NO_SESSION = 0
+_NULL = -1
+_READ = (ErrorCode.none, ErrorCode.offset_out_of_range)
+"""The outcomes of a partition in which the log was looked at. In the others, Kafka lists no aborted transactions."""
 _LOG_START_SINCE, _SESSION_SINCE, _REPLICA_SINCE = 5, 7, 11
 
 
@@ -30,8 +33,11 @@ class KafkaPart:
     records: Sequence[Buffer] = ()
 
 
-def write_fetched(version: int, parts: Sequence[KafkaPart], error: ErrorCode = ErrorCode.none) -> Sequence[Buffer]:
-    """The answer, with parts in the order of the request. `error`: of the whole request."""
+def write_fetched(
+    version: int, parts: Sequence[KafkaPart], error: ErrorCode = ErrorCode.none, *, lists_aborted: bool = True
+) -> Sequence[Buffer]:
+    """The answer, with parts in the order of the request. `error`: of the whole request. `lists_aborted`: the client
+    reads committed records only, so it gets the aborted transactions: none."""
     writer = WireWriter(is_flexible=API_TABLE[FETCH].is_flexible(version))
     writer.numbers("i", 0)  # not throttled
     if version >= _SESSION_SINCE:
@@ -42,17 +48,17 @@ def write_fetched(version: int, parts: Sequence[KafkaPart], error: ErrorCode = E
         writer.string(topic)
         writer.array(len(of_topic))
         for part in of_topic:
-            _write_part(writer, version, part)
+            _write_part(writer, version, part, lists_aborted)
         writer.no_tags()
     writer.no_tags()
     return writer.buffers()
 
 
-def _write_part(writer: WireWriter, version: int, part: KafkaPart) -> None:
+def _write_part(writer: WireWriter, version: int, part: KafkaPart, lists_aborted: bool) -> None:
     writer.numbers("ihqq", part.partition, part.error, part.high_watermark, part.high_watermark)
     if version >= _LOG_START_SINCE:
         writer.numbers("q", part.log_start_offset)
-    writer.array(0)  # aborted transactions
+    writer.array(0 if lists_aborted or part.error not in _READ else _NULL)  # aborted transactions
     if version >= _REPLICA_SINCE:
         writer.numbers("i", -1)  # no preferred replica
     writer.data(part.records)

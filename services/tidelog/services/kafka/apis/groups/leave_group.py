@@ -37,6 +37,8 @@ class LeaveGroupApi(ImmediateApi):
             )
             for each in request.members
         ]
+        if any(each.error_code is ErrorCode.invalid_group_id for each in left):
+            return encode(call, _answer(ErrorCode.invalid_group_id, ()))
         return encode(call, _answer(ErrorCode.none, left))
 
     async def _leave(self, call: Call, group: str, member: LeavingMember) -> ErrorCode:

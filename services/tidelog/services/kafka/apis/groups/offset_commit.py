@@ -66,6 +66,8 @@ class OffsetCommitApi(ImmediateApi):
         )
         if not known:
             return ErrorCode.none
+        if not request.member_id and request.generation_id_or_member_epoch >= 0:
+            return ErrorCode.unknown_member_id
         try:
             await self._broker.groups.call(call.context, request.group_id, commit)
         except TidelogError as error:
