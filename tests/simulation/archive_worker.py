@@ -28,6 +28,7 @@ from tidelog.storage.upkeep.log_starts import delete_records
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.run_rewrite import Rewriter
 from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.wal.wal import Wal
 
@@ -74,7 +75,8 @@ class ArchiveWorker:
         limits = UpkeepLimits(grace_s=COLLECTED_GRACE_S)
         spills = Path(tempfile.gettempdir())
         self._archiver = classes.archiver(store, wal, log, runtime, TOPICS.get, settings)
-        self._upkeep = Upkeep([classes.expire(runtime), classes.merge(store, runtime, limits, None, spills)], runtime)
+        rewriter = Rewriter(store, runtime, limits, None, spills)
+        self._upkeep = Upkeep([classes.expire(runtime), classes.merge(rewriter)], runtime)
         self._collector = classes.collector(
             store, runtime, COLLECTED_GRACE_S, lambda topic_id: weather.rules.grace_ms, block_versions=BLOCK_VERSIONS
         )
