@@ -232,7 +232,8 @@ class Settings:
     cluster_name: str = text("main", "Separates clusters that share an etcd.")
     broker_id: str | None = text(
         None,
-        "This broker's name. If it restarts under the same name, it takes its shards back at once; auto is a new name.",
+        "This broker's name. If it restarts under the same name, it takes its shards back at once; auto is a new name, "
+        "and a new node id for Kafka's clients.",
     )
     broker_zone: str = text("none", "Where this broker runs; shown to clients.")
     advertised_address: str | None = text(
