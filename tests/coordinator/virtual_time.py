@@ -64,13 +64,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """A `Clock` with the running loop's time, `offset_s` ahead."""
+    """A `Clock` with the time of the loop that first asks it, `offset_s` ahead. Threads may ask it, too."""
 
     def __init__(self, offset_s: float = 0.0) -> None:
         self._offset_s = offset_s
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() + self._offset_s
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time() + self._offset_s
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + int(self.monotonic() * 1_000)
