@@ -142,6 +142,7 @@ def test_only_matching_records_are_printed_and_all_are_committed(tidelog: Tidelo
 def test_a_group_is_sought_with_a_preview(tidelog: Tidelog, topic: str) -> None:
     tidelog("topic", "consume", topic, "-g", topic, "-e")
     preview = tidelog("group", "seek", topic, "--to", "-10", "--dry-run")
+    assert preview.returncode == 0, preview.stderr
     assert [line.split() for line in preview.stdout.decode().splitlines()[1:]] == [
         [topic, str(partition), "100", "90", "-10"] for partition in range(PARTITIONS)
     ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.storage.errors import TidelogError
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Answer: TypeAlias = "Sequence[Buffer] | None"
@@ -41,6 +40,6 @@ class Api(Protocol):
         """
 
 
-class Malformed(TidelogError):
+class Malformed(Exception):
     """The bytes of a request are not what the protocol says. Its connection ends, since the next request cannot be
     found or trusted."""
