@@ -8,7 +8,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.protocol import error_codes
-from tidelog.services.kafka.protocol.api import Malformed
 from tidelog.services.kafka.protocol.error_codes import Family, error_code
 from tidelog.storage import errors
 
@@ -53,4 +52,7 @@ def test_fetch_has_codes_that_a_consumer_survives(kind: type[errors.TidelogError
 
 
 def test_an_error_of_another_room_has_the_code_of_its_parent() -> None:
-    assert error_code(Malformed("x"), Family.WRITE) == ErrorCode.unknown_server_error
+    class Elsewhere(errors.ProducerFenced):
+        """Not in the table."""
+
+    assert error_code(Elsewhere.__new__(Elsewhere), Family.WRITE) == ErrorCode.invalid_producer_epoch
