@@ -29,6 +29,7 @@ from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.sockets import OpenSockets, pool_to
 from tidelog.storage.errors import Corrupt, Fenced, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
+from tidelog.wire.decoders import json_decoder
 from tidelog.wire.errors import error_of_answer
 
 DEFAULT_BROKER = "http://127.0.0.1:8080"
@@ -234,7 +235,7 @@ class Connection:
 def decoded(answer: Answer, shape: type[T]) -> T:
     """The body of `answer` as a `shape`. Raises `Corrupt`."""
     try:
-        return msgspec.json.decode(answer.body, type=shape)
+        return json_decoder(shape).decode(answer.body)
     except msgspec.MsgspecError as error:
         raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
 

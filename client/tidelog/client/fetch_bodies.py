@@ -19,6 +19,7 @@ from tidelog.client.fetched_parts import Body, FetchPlan, PartOutcome
 from tidelog.client.stored_rows import stored_rows
 from tidelog.storage.errors import Corrupt, TidelogError, Unavailable
 from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.wire.decoders import json_decoder
 from tidelog.wire.errors import RETRY_AFTER_S, Problem, error_of_problem
 from tidelog.wire.polls import ARROW_STATE, PartRequest, PartsAnswer, PartsRequest, PartState
 
@@ -42,7 +43,7 @@ def fetch_answer(answer: Answer) -> tuple[Mapping[TopicPartition, PartOutcome], 
     body = pa.py_buffer(answer.body)
     try:
         stream = pa.ipc.open_stream(body, options=pa.ipc.IpcReadOptions(use_threads=False))
-        state = msgspec.json.decode((stream.schema.metadata or {})[ARROW_STATE], type=PartsAnswer)
+        state = json_decoder(PartsAnswer).decode((stream.schema.metadata or {})[ARROW_STATE])
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
     outcomes = {TopicPartition(part.topic, part.partition): _outcome(part) for part in state.partitions}

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tidelog.storage import errors
+from tidelog.wire.decoders import json_decoder
 
 PROBLEM_MEDIA = "application/problem+json"
 RETRY_AFTER_S = 1.0
@@ -173,7 +174,7 @@ def retry_after_of(error: Exception) -> float | None:
 def read_problem(body: bytes) -> Problem:
     """The problem in the body of an answer; an empty one if it holds none, as a proxy's page does."""
     try:
-        return msgspec.json.decode(body, type=Problem, strict=False)
+        return json_decoder(Problem, strict=False).decode(body)
     except msgspec.MsgspecError:
         return Problem()
 
