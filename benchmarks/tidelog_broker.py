@@ -46,7 +46,7 @@ class TidelogBroker:
         )
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        wanted = {"store": store, "port": self.port, "log.level": "warning", **(settings or {})}
+        wanted = {"store": store, "port": self.port, "listeners": "none", "log.level": "warning", **(settings or {})}
         variables = {f"TIDELOG_{name.upper().replace('.', '_')}": str(value) for name, value in wanted.items()}
         self.process: Child = children.start(
             "tidelog", [sys.executable, "-c", SERVE, "serve"], {**variables, **(env or {})}

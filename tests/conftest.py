@@ -1,5 +1,6 @@
 """Fixtures that every folder may use: the real components (`tests/components/`). The order of the files."""
 
+import os
 import signal
 
 from hypothesis import settings
@@ -12,6 +13,8 @@ pytest_plugins = [
     "tests.components.moto",
     "tests.worker_order",
 ]
+
+os.environ["TIDELOG_LISTENERS"] = "none"  # brokers of many tests run at once, and only one of them would get port 9092
 
 settings.register_profile("tidelog", deadline=None)  # a deadline would fail tests on a busy machine, and only there
 settings.load_profile("tidelog")

@@ -17,7 +17,7 @@ from types import FrameType
 from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.means import Wish, choose_shape, gather, limits
 from infra.cluster.process import Failed
-from infra.cluster.topology import Program, Shape
+from infra.cluster.topology import Program, Shape, kafka_name
 from infra.component import say
 
 BROKER_PORT = 8081
@@ -102,6 +102,7 @@ def _show(cluster: LocalCluster) -> None:
     say(f"  {tidelog} cluster info --broker {cluster.url(first)}")
     say(f"  echo hello | {tidelog} topic produce web --broker {cluster.url(first)}")
     say(f"  {tidelog} topic consume web -o start -e --broker {cluster.url(last)}")
+    say(f"  kcat -L -b {cluster.addresses[kafka_name(first)].reached}    # or any other client of Kafka")
     say(f"  kill -9 {cluster[last].pid}    # {last}")
     if cluster.shape.etcd_nodes:
         say(f"  {tidelog} cluster drain {first} --broker {cluster.url(last)}")

@@ -102,7 +102,13 @@ def address_names(shape: Shape) -> tuple[str, ...]:
     """The names that `services` needs addresses for."""
     peers = (f"{name}-peer" for name in shape.etcd_names)
     minio = ("minio", "minio-console") if shape.minio else ()
-    return (*minio, *shape.etcd_names, *peers, *shape.broker_names)
+    kafka = (kafka_name(name) for name in shape.broker_names)
+    return (*minio, *shape.etcd_names, *peers, *shape.broker_names, *kafka)
+
+
+def kafka_name(broker: str) -> str:
+    """The name of the address at which `broker` serves clients of Kafka's protocol."""
+    return f"{broker}-kafka"
 
 
 def services(
@@ -121,7 +127,7 @@ def services(
     return (
         *((_minio(addresses, secrets, data_folder),) if shape.minio else ()),
         *(_etcd(name, shape, addresses, data_folder) for name in shape.etcd_names),
-        *(_broker(name, shape, addresses[name], secrets, way, further) for name in shape.broker_names),
+        *(_broker(name, shape, addresses, secrets, way, further) for name in shape.broker_names),
     )
 
 
@@ -173,12 +179,15 @@ def _etcd(name: str, shape: Shape, addresses: Addresses, data_folder: str) -> Se
 
 
 def _broker(
-    name: str, shape: Shape, address: Address, secrets: Secrets, route: Route, settings: Mapping[str, str]
+    name: str, shape: Shape, addresses: Addresses, secrets: Secrets, route: Route, settings: Mapping[str, str]
 ) -> Service:
+    address, kafka = addresses[name], addresses[kafka_name(name)]
     environment = {
         "TIDELOG_STORE": STORE,
         "TIDELOG_HOST": address.listen_host,
         "TIDELOG_PORT": str(address.port),
+        "TIDELOG_LISTENERS": f"PLAINTEXT://{kafka.listened}",
+        "TIDELOG_ADVERTISED_LISTENERS": f"PLAINTEXT://{kafka.reached}",
         "TIDELOG_LOG_FORMAT": "json",
     }
     if shape.minio:

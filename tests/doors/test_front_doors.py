@@ -18,7 +18,7 @@ from tidelog.services.runtime import serving
 from tidelog.services.settings.settings import Settings
 http = serving.front_doors
 serving.front_doors = lambda runtime, settings: (*http(runtime, settings), LineDoor())
-sys.exit(serving.serve(Settings(store=sys.argv[1], port=0, log_format="json")))
+sys.exit(serving.serve(Settings(store=sys.argv[1], port=0, listeners="none", log_format="json")))
 """
 
 

@@ -10,7 +10,7 @@ from infra.cluster.topology import Address, Program, Secrets, Service, Shape, ad
 from tests.infra import compose_file
 
 SHAPE = Shape()
-PORTS = {"minio": 9000, "minio-console": 9001, "etcd": 2379, "etcd-peer": 2380, "broker": 8080}
+PORTS = {"minio": 9000, "minio-console": 9001, "etcd": 2379, "etcd-peer": 2380, "broker": 8080, "broker-kafka": 9092}
 COMMANDS = {Program.MINIO: (), Program.ETCD: ("/usr/local/bin/etcd",), Program.BROKER: ()}
 """The words before the arguments; MinIO's image and ours have their program as the entry point."""
 
@@ -25,7 +25,8 @@ def in_containers() -> tuple[Service, ...]:
 
 def _address(name: str) -> Address:
     kind = "-".join(part for part in name.split("-") if not part.isdigit())
-    return Address("0.0.0.0", name.removesuffix("-peer").removesuffix("-console"), PORTS[kind])
+    host = name.removesuffix("-peer").removesuffix("-console").removesuffix("-kafka")
+    return Address("0.0.0.0", host, PORTS[kind])
 
 
 @pytest.mark.parametrize("wanted", in_containers(), ids=lambda service: service.name)

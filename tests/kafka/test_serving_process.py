@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,3 +69,20 @@ async def test_a_process_tells_where_it_listens_counts_requests_and_stops(tmp_pa
         assert await asyncio.to_thread(broker.process.wait, 20) == 0
         await inside.aclose()
         await outside.aclose()
+
+
+def test_a_process_without_listeners_serves_http_where_the_default_port_is_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = f"from tidelog.services.settings import listeners; listeners.DEFAULT_PORT = {port}; {PROGRAM}"
+        command = [sys.executable, "-c", program, "serve", "--store", f"file:{tmp_path}", "--port", "0"]
+        options = ["--log-format", "json", "--listeners", "auto"]
+        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr
+            warning, listening = (json.loads(process.stderr.readline()) for _ in range(2))
+            assert f"127.0.0.1:{port} is in use by another process" in warning["message"]
+            assert warning["level"] == "warning"
+            assert httpx.get(f"{listening['address']}/readyz").status_code == 200
+            process.send_signal(signal.SIGTERM)
+            lines = [json.loads(line)["message"] for line in process.stderr]
+        assert lines == ["stopping", "stopped"]

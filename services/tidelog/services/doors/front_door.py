@@ -50,7 +50,7 @@ class FrontDoor(Protocol):
 
     @property
     def address(self) -> str:
-        """Where clients reach it, once bound."""
+        """Where clients reach it, once bound. Empty: nowhere, and it is not served."""
         ...
 
     def bind(self, settings: Settings) -> Settings:

@@ -14,7 +14,15 @@ from tidelog.services.kafka.dispatch import Dispatcher
 from tidelog.services.kafka.listener.connection import KafkaConnection
 from tidelog.services.kafka.listener.connections import Connections, ListenerBounds
 from tidelog.services.kafka.service import KafkaService
-from tidelog.services.settings.listeners import ANY_ADDRESSES, Listener, listeners_text, parse_listeners
+from tidelog.services.settings.listeners import (
+    ANY_ADDRESSES,
+    NO_LISTENERS,
+    Listener,
+    default_listener,
+    listeners_text,
+    parse_listeners,
+    told_listener,
+)
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.runtime import Runtime
@@ -27,7 +35,8 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaDoor:
-    """See `doors.front_door.FrontDoor`. It listens on each of the ``listeners``."""
+    """See `doors.front_door.FrontDoor`. It listens on each of the ``listeners``, or at the default port if that is
+    free."""
 
     def __init__(self, runtime: Runtime, counts: KafkaCounts) -> None:
         self._runtime = runtime
@@ -38,16 +47,36 @@ class KafkaDoor:
 
     @property
     def address(self) -> str:
-        return listeners_text(tuple(listener for listener, _ in self._sockets))
+        return listeners_text(self._listeners)
 
     def bind(self, settings: Settings) -> Settings:
-        listeners = parse_listeners("listeners", settings.listeners)
         advertised = parse_listeners("advertised.listeners", settings.advertised_listeners)
-        for listener in listeners:
-            bound = bound_socket(listener.host or ANY_ADDRESSES[0], listener.port, "--listeners")
-            self._sockets.append((replace(listener, port=bound.getsockname()[1]), bound))
-        told = advertised_listeners(tuple(listener for listener, _ in self._sockets), advertised)
+        if settings.listeners is None and not advertised:
+            return self._bound_by_default(settings)
+        for listener in parse_listeners("listeners", settings.listeners) or (default_listener(settings.host),):
+            self._listen(listener)
+        return self._settings(settings, advertised_listeners(self._listeners, advertised))
+
+    def _bound_by_default(self, settings: Settings) -> Settings:
+        """Nobody asked for this listener, so a port in use does not end the start."""
+        try:
+            self._listen(default_listener(settings.host))
+        except Invalid as error:
+            _log.warning("clients of Kafka's protocol cannot reach this broker: %s", error)
+            return replace(settings, listeners=NO_LISTENERS)
+        told = (told_listener(listener, settings.advertised_address) for listener in self._listeners)
+        return self._settings(settings, tuple(told))
+
+    def _listen(self, listener: Listener) -> None:
+        bound = bound_socket(listener.host or ANY_ADDRESSES[0], listener.port, "--listeners")
+        self._sockets.append((replace(listener, port=bound.getsockname()[1]), bound))
+
+    def _settings(self, settings: Settings, told: tuple[Listener, ...]) -> Settings:
         return replace(settings, listeners=self.address, advertised_listeners=listeners_text(told))
+
+    @property
+    def _listeners(self) -> tuple[Listener, ...]:
+        return tuple(listener for listener, _ in self._sockets)
 
     async def serve(self, broker: ServedBroker, settings: Settings) -> None:
         connections = Connections(_bounds(settings), self._counts, self._runtime.clock)

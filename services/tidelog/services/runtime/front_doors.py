@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from tidelog.services.doors.front_door import FrontDoor
 from tidelog.services.doors.kafka_counts import KafkaCounts
 from tidelog.services.http.http_door import HttpDoor
+from tidelog.services.settings.listeners import NO_LISTENERS
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 
 def front_doors(runtime: Runtime, settings: Settings) -> Sequence[FrontDoor]:
     """The doors that `settings` open, still closed. A line here adds one."""
-    if settings.listeners is None:
+    if settings.listeners == NO_LISTENERS:
         return (HttpDoor(runtime),)
     counts = KafkaCounts()
     return HttpDoor(runtime, counts), _kafka_door(runtime, counts)

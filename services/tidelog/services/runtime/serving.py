@@ -48,7 +48,7 @@ def serve(settings: Settings, service_links: Collection[str] = ()) -> int:
         try:
             for door in doors:
                 settings = door.bind(settings)
-            runner.run(_serve(settings, doors, runtime))
+            runner.run(_serve(settings, [door for door in doors if door.address], runtime))
         except TidelogError as error:
             _log.error("%s", error, extra={"fields": {"store": settings.store}})
             return EXIT_FAILED

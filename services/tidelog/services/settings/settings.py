@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.coordinator.topics.topic import PARTITIONS_MAX
-from tidelog.services.settings.listeners import addresses_by_name
+from tidelog.services.settings.listeners import addresses_by_name, parse_listeners
 from tidelog.services.settings.setting import count, duration, size, switch, text
 from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
@@ -43,12 +43,13 @@ class Settings:
     listeners: str | None = text(
         None,
         "Where to listen for clients of Kafka's protocol: NAME://HOST:PORT, several with commas, for example "
-        "PLAINTEXT://0.0.0.0:9092. An empty HOST is every address of the machine; auto is nowhere.",
+        "PLAINTEXT://0.0.0.0:9092; none is nowhere. An empty HOST is every address of the machine. auto is port 9092 "
+        "of host if that port is free, otherwise nowhere.",
     )
     advertised_listeners: str | None = text(
         None,
         "The address of each of the listeners, by its NAME, that clients of Kafka's protocol are told; auto is that of "
-        "listeners.",
+        "listeners, or with listeners=auto the host of advertised.address.",
     )
     max_connections: int = count(
         20_000, "1 to 1000000", "Open connections of clients of Kafka's protocol; a further one is closed."
@@ -256,7 +257,7 @@ class Settings:
     @property
     def own_listeners(self) -> dict[str, str]:
         """Where clients of Kafka's protocol reach this broker: ``HOST:PORT`` by the name of the listener."""
-        told = self.advertised_listeners if self.listeners else None
+        told = self.advertised_listeners if parse_listeners("listeners", self.listeners) else None
         return addresses_by_name("advertised.listeners", told)
 
     @property
