@@ -15,14 +15,14 @@ import msgspec
 T = TypeVar("T")
 
 _building = threading.Lock()
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-_lenient: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
 
 def json_decoder(shape: type[T], *, strict: bool = True) -> msgspec.json.Decoder[T]:
     """The decoder of `shape`. `strict` as in `msgspec.json.Decoder`."""
-    built = _decoders if strict else _lenient
-    if shape not in built:
-        with _building:
-            built[shape] = msgspec.json.Decoder(shape, strict=strict)
-    return built[shape]
+    if found := _decoders.get((shape, strict)):
+        return found
+    with _building:
+        if (shape, strict) not in _decoders:
+            _decoders[shape, strict] = msgspec.json.Decoder(shape, strict=strict)
+        return _decoders[shape, strict]

@@ -22,13 +22,19 @@ Changes = Mapping[str, str | None]
 
 async def alter_resource(
     broker: Broker, call: Call, asked: Any, changes_of: Callable[[Topic], Changes], *, only_check: bool
-) -> tuple[ErrorCode, str | None]:
-    """Change the configs of the resource `asked` as `changes_of` says. Returns the error code and message."""
+) -> dict[str, Any]:
+    """Change the configs of the resource `asked` as `changes_of` says. Returns the members of its answer."""
+    code, message = ErrorCode.none, None
     try:
         await _altered(broker, call, asked, changes_of, only_check)
     except TidelogError as error:
-        return refusal_of(error)
-    return ErrorCode.none, None
+        code, message = refusal_of(error)
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+    }
 
 
 def _altered(

@@ -18,12 +18,11 @@ from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.kafka.apis.fetched_batches import encoded_parts
 from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.leader_epochs import epoch_error, leader_epoch
+from tidelog.services.kafka.apis.long_polls import until_drained
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.fetch_messages import NO_SESSION, KafkaPart, write_fetched
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode
 
-RECORDS_MAX = 1 << 20
-"""Of one answer."""
 ENCODED_IN_THREAD_BYTES = 64 << 10
 READ_COMMITTED = 1
 LOOK_AGAIN_S = 0.02
@@ -57,19 +56,22 @@ class FetchApi(ImmediateApi):
     ) -> Sequence[FetchedPart]:
         """Wait until there are `min_bytes`, for the time that the client allows, or until the broker stops."""
         clock = self._service.runtime.clock
-        until_s = clock.monotonic() + request.max_wait.total_seconds()
-        while True:
-            left_s = 0.0 if self._service.draining.is_set() else max(0.0, until_s - clock.monotonic())
-            found = await self._once(context, parts, request.max_bytes, left_s)
-            if not left_s or _is_enough(found, request.min_bytes):
+        until_s = clock.monotonic() + min(request.max_wait.total_seconds(), self._wait_s_max)
+        while (left_s := until_s - clock.monotonic()) > 0 and not self._service.draining.is_set():
+            limits = replace(self._limits(request), wait_ms=round(left_s * 1000))
+            found = await until_drained(self._service.draining, self._broker.fetch_parts(context, parts, limits))
+            if found is not None and _is_enough(found, request.min_bytes):
                 return found
-            await clock.sleep(min(LOOK_AGAIN_S, left_s))
+            await clock.sleep(max(0.0, min(LOOK_AGAIN_S, until_s - clock.monotonic())))
+        return await self._broker.fetch_parts(context, parts, self._limits(request))
 
-    async def _once(
-        self, context: RequestContext, parts: Sequence[FetchPart], max_bytes: int, wait_s: float
-    ) -> Sequence[FetchedPart]:
-        limits = FetchLimits(RECORDS_MAX, max(0, max_bytes), wait_ms=round(wait_s * 1000))
-        return await self._broker.fetch_parts(context, parts, limits)
+    def _limits(self, request: FetchRequest) -> FetchLimits:
+        settings = self._service.settings
+        return FetchLimits(settings.fetch_max_records, min(max(0, request.max_bytes), settings.fetch_max_bytes))
+
+    @property
+    def _wait_s_max(self) -> float:
+        return self._service.settings.fetch_max_wait_ms / 1000
 
 
 def _part(topic: str, asked: FetchPartition) -> FetchPart:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.service import KafkaService
 
 
-class ImmediateApi:
+class ImmediateApi(ABC):
     """Places a request at once. See `protocol.api.Api`."""
 
     def __init__(self, service: KafkaService) -> None:
@@ -18,6 +19,6 @@ class ImmediateApi:
     async def answer(self, call: Call) -> Awaitable[Answer]:
         return self.reply(call)
 
+    @abstractmethod
     async def reply(self, call: Call) -> Answer:
         """The answer to `call`. Raises `Malformed`."""
-        raise NotImplementedError

@@ -44,13 +44,8 @@ class IncrementalAlterConfigsApi(ImmediateApi):
 
     async def _answer(self, call: Call, asked: AlterConfigsResource, only_check: bool) -> AlterConfigsResourceResponse:
         changes = partial(_changes, asked.configs)
-        code, message = await alter_resource(self._broker, call, asked, changes, only_check=only_check)
-        return AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-        )
+        outcome = await alter_resource(self._broker, call, asked, changes, only_check=only_check)
+        return AlterConfigsResourceResponse(**outcome)
 
 
 def _changes(configs: tuple[AlterableConfig, ...], topic: Topic) -> Changes:

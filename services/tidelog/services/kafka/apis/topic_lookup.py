@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from uuid import UUID
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.storage.errors import NotFound
+from tidelog.wire.groups import TopicPartitions
 
 
 def topic_uuid(topic: Topic) -> UUID:
@@ -32,6 +35,14 @@ class TopicLookup:
                 raise
         self._is_current = True
         return await self._broker.known_topic(self._context, name)
+
+    async def ids(self, named: Iterable[TopicPartitions]) -> list[tuple[UUID, TopicPartitions]]:
+        """Each with the id of its topic. Those of topics that were deleted are left out."""
+        found = []
+        for each in named:
+            with suppress(NotFound):
+                found.append((topic_uuid(await self.by_name(each.topic)), each))
+        return found
 
     def by_id(self, topic_id: UUID | None) -> Topic | None:
         if self._by_id is None:

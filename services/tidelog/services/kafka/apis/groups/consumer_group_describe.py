@@ -17,10 +17,10 @@ from kio.schema.errors import ErrorCode
 from tidelog.services.kafka.apis.groups.group_codes import consumer_code
 from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.operations import GROUP_OPERATIONS, if_asked
-from tidelog.services.kafka.apis.topic_lookup import TopicLookup, topic_uuid
+from tidelog.services.kafka.apis.topic_lookup import TopicLookup
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
-from tidelog.storage.errors import NotFound, TidelogError
+from tidelog.storage.errors import TidelogError
 from tidelog.wire.groups import DescribeGroup, GroupDescription, GroupMemberDescription, TopicPartitions
 
 _CONSUMER = "consumer"
@@ -79,14 +79,13 @@ async def _member(member: GroupMemberDescription, lookup: TopicLookup) -> Member
 
 
 async def _assignment(given: Sequence[TopicPartitions], lookup: TopicLookup) -> Assignment:
-    found = []
-    for each in given:
-        try:
-            topic_id = topic_uuid(await lookup.by_name(each.topic))
-        except NotFound:
-            continue  # deleted since
-        found.append(DescribedPartitions(topic_id=topic_id, topic_name=each.topic, partitions=each.partitions))
-    return Assignment(topic_partitions=tuple(found))
+    found = await lookup.ids(given)
+    return Assignment(
+        topic_partitions=tuple(
+            DescribedPartitions(topic_id=topic_id, topic_name=of.topic, partitions=of.partitions)
+            for topic_id, of in found
+        )
+    )
 
 
 def _refused(group: str, code: ErrorCode, message: str, operations: int) -> DescribedGroup:

@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.apis.groups.group_codes import consumer_code, duration, milliseconds
 from tidelog.services.kafka.apis.immediate import ImmediateApi
-from tidelog.services.kafka.apis.topic_lookup import TopicLookup, topic_uuid
+from tidelog.services.kafka.apis.topic_lookup import TopicLookup
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
-from tidelog.storage.errors import NotFound, TidelogError
+from tidelog.storage.errors import TidelogError
 from tidelog.wire.groups import Heartbeat, HeartbeatAnswer, TopicPartitions
 
 
@@ -65,15 +65,12 @@ def _owned(given: tuple[OwnedPartitions, ...] | None, lookup: TopicLookup) -> tu
 
 
 async def _assigned(given: Sequence[TopicPartitions], lookup: TopicLookup) -> Assignment:
-    """By ids. Partitions of a topic that was deleted since are left out."""
-    found = []
-    for each in given:
-        try:
-            topic_id = topic_uuid(await lookup.by_name(each.topic))
-        except NotFound:
-            continue
-        found.append(AssignedPartitions(topic_id=topic_id, partitions=each.partitions))
-    return Assignment(topic_partitions=tuple(found))
+    found = await lookup.ids(given)
+    return Assignment(
+        topic_partitions=tuple(
+            AssignedPartitions(topic_id=topic_id, partitions=of.partitions) for topic_id, of in found
+        )
+    )
 
 
 def _answer(answer: HeartbeatAnswer, assignment: Assignment) -> ConsumerGroupHeartbeatResponse:

@@ -8,6 +8,7 @@ from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupRespon
 
 from tidelog.services.kafka.apis.groups.group_codes import classic_code, milliseconds
 from tidelog.services.kafka.apis.immediate import ImmediateApi
+from tidelog.services.kafka.apis.long_polls import stopping, until_drained
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 from tidelog.storage.errors import MemberIdRequired, TidelogError
@@ -22,7 +23,10 @@ class JoinGroupApi(ImmediateApi):
     async def reply(self, call: Call) -> Answer:
         request: JoinGroupRequest = decode(call, JoinGroupRequest)
         try:
-            joined = await self._broker.groups.call(call.context, request.group_id, _join(call, request))
+            waiting = self._broker.groups.call(call.context, request.group_id, _join(call, request))
+            joined = await until_drained(self._service.draining, waiting)
+            if joined is None:
+                raise stopping()
         except MemberIdRequired as error:
             return encode(call, _refused(ErrorCode.member_id_required, error.member_id))
         except TidelogError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest, OffsetCommitRequestPartition
 from kio.schema.offset_commit.v9.response import (
@@ -15,7 +17,7 @@ from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.topic_lookup import TopicLookup
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.errors import Invalid, NotFound, TidelogError
 from tidelog.wire.groups import CommitOffsets, PartitionOffset
 
 _MEMBER_EPOCHS_SINCE = 9
@@ -26,29 +28,21 @@ class OffsetCommitApi(ImmediateApi):
 
     async def reply(self, call: Call) -> Answer:
         request: OffsetCommitRequest = decode(call, OffsetCommitRequest)
-        known = await self._known(call, request)
+        try:
+            known = await self._known(call, request)
+        except TidelogError as error:
+            return _answer(call, request, dict.fromkeys(_named(request), _code(call, error)))
         code = await self._commit(call, request, known)
-
-        def told(topic: str, partition: int) -> OffsetCommitResponsePartition:
-            found = code if (topic, partition) in known else ErrorCode.unknown_topic_or_partition
-            return OffsetCommitResponsePartition(partition_index=partition, error_code=found)
-
-        topics = tuple(
-            OffsetCommitResponseTopic(
-                name=topic.name, partitions=tuple(told(topic.name, each.partition_index) for each in topic.partitions)
-            )
-            for topic in request.topics
-        )
-        return encode(call, OffsetCommitResponse(throttle_time=NO_TIME, topics=topics))
+        return _answer(call, request, dict.fromkeys(known, code))
 
     async def _known(self, call: Call, request: OffsetCommitRequest) -> dict[tuple[str, int], PartitionOffset]:
-        """The offsets of partitions that exist."""
+        """The offsets of partitions that exist. Raises `Unavailable`."""
         lookup = TopicLookup(self._broker, call.context)
         found = {}
         for topic in request.topics:
             try:
                 count = (await lookup.by_name(topic.name)).partition_count
-            except TidelogError:
+            except (NotFound, Invalid):
                 continue
             for each in topic.partitions:
                 if 0 <= each.partition_index < count and each.committed_offset >= 0:
@@ -71,8 +65,32 @@ class OffsetCommitApi(ImmediateApi):
         try:
             await self._broker.groups.call(call.context, request.group_id, commit)
         except TidelogError as error:
-            return consumer_code(error) if call.version >= _MEMBER_EPOCHS_SINCE else classic_code(error)
+            return _code(call, error)
         return ErrorCode.none
+
+
+def _named(request: OffsetCommitRequest) -> list[tuple[str, int]]:
+    return [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+
+
+def _code(call: Call, error: TidelogError) -> ErrorCode:
+    return consumer_code(error) if call.version >= _MEMBER_EPOCHS_SINCE else classic_code(error)
+
+
+def _answer(call: Call, request: OffsetCommitRequest, codes: Mapping[tuple[str, int], ErrorCode]) -> Answer:
+    """Partitions without a code do not exist."""
+
+    def told(topic: str, partition: int) -> OffsetCommitResponsePartition:
+        code = codes.get((topic, partition), ErrorCode.unknown_topic_or_partition)
+        return OffsetCommitResponsePartition(partition_index=partition, error_code=code)
+
+    topics = tuple(
+        OffsetCommitResponseTopic(
+            name=topic.name, partitions=tuple(told(topic.name, each.partition_index) for each in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    return encode(call, OffsetCommitResponse(throttle_time=NO_TIME, topics=topics))
 
 
 def _offset(topic: str, each: OffsetCommitRequestPartition) -> PartitionOffset:

@@ -8,6 +8,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from tidelog.services.kafka.apis.groups.group_codes import classic_code
 from tidelog.services.kafka.apis.immediate import ImmediateApi
+from tidelog.services.kafka.apis.long_polls import stopping, until_drained
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 from tidelog.storage.errors import TidelogError
@@ -20,7 +21,10 @@ class SyncGroupApi(ImmediateApi):
     async def reply(self, call: Call) -> Answer:
         request: SyncGroupRequest = decode(call, SyncGroupRequest)
         try:
-            synced = await self._broker.groups.call(call.context, request.group_id, _sync(request))
+            waiting = self._broker.groups.call(call.context, request.group_id, _sync(request))
+            synced = await until_drained(self._service.draining, waiting)
+            if synced is None:
+                raise stopping()
         except TidelogError as error:
             return encode(call, _answer(classic_code(error), None, None, b""))
         return encode(call, _answer(ErrorCode.none, synced.protocol_type, synced.protocol, synced.assignment))
