@@ -17,7 +17,12 @@ from tidelog.services.kafka.protocol.api_table import API_TABLE, METADATA
 from tidelog.storage.runtime import SystemClock
 
 BOUNDS = ListenerBounds(
-    connections_max=10, frame_bytes_max=4 << 20, memory_bytes_max=8 << 20, idle_s=600, read_timeout_s=30
+    connections_max=10,
+    connections_per_address_max=10,
+    frame_bytes_max=4 << 20,
+    memory_bytes_max=8 << 20,
+    idle_s=600,
+    read_timeout_s=30,
 )
 BAD = b"bad!"
 POLL = replace(API_TABLE[METADATA], is_long_poll=True)

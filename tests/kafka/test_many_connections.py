@@ -116,7 +116,7 @@ async def test_parts_of_requests_that_fill_the_memory_make_room_in_the_end() -> 
 
 
 async def test_thousands_of_connections_are_answered() -> None:
-    async with listening(replace(BOUNDS, connections_max=MANY)) as listener:
+    async with listening(replace(BOUNDS, connections_max=MANY, connections_per_address_max=MANY)) as listener:
         pairs = [await listener.connect() for _ in range(MANY)]
         for number, (_, writer) in enumerate(pairs):
             writer.write(frame(number))

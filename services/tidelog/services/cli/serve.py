@@ -13,6 +13,7 @@ import typer
 from tidelog.services.cli.console import print_json, print_table
 from tidelog.services.cli.option_sets import as_command, flattened, option_parameter
 from tidelog.services.cli.options import JsonOption
+from tidelog.services.doors.open_files import raise_open_files
 from tidelog.services.runtime.process_memory import bound_memory
 from tidelog.services.settings.setting import Setting
 from tidelog.services.settings.settings_sources import LoadedSettings, known_settings, load_settings
@@ -33,6 +34,7 @@ def serve(loaded: LoadedSettings) -> None:
     [dim]tidelog serve --store s3://my-bucket/log --port 9000[/dim]
     """
     bound_memory()
+    raise_open_files()
     from tidelog.services.runtime.serving import serve as run_broker
 
     raise typer.Exit(run_broker(loaded.settings, loaded.service_links))

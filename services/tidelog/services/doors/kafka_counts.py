@@ -22,8 +22,9 @@ class _Seconds:
 
 
 class KafkaCounts:
-    """`connections`: open now. `refused`: beyond ``max.connections``. `ended`: closed by the broker, which logged the
-    reason. `held_bytes`: of requests in memory now. `requests`: answered, by the API's name and version."""
+    """`connections`: open now. `refused`: beyond ``max.connections`` or ``max.connections.per.ip``. `ended`: closed by
+    the broker, which logged the reason. `held_bytes`: of requests in memory now. `requests`: answered, by the API's
+    name and version."""
 
     def __init__(self) -> None:
         self.connections = 0

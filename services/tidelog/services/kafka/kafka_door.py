@@ -10,6 +10,7 @@ from functools import partial
 
 from tidelog.services.doors.front_door import ServedBroker, bound_socket
 from tidelog.services.doors.kafka_counts import KafkaCounts
+from tidelog.services.doors.open_files import connections_within, open_files_max
 from tidelog.services.kafka.dispatch import Dispatcher
 from tidelog.services.kafka.listener.connection import KafkaConnection
 from tidelog.services.kafka.listener.connections import Connections, ListenerBounds
@@ -141,8 +142,13 @@ def _invalid(message: str) -> Invalid:
 
 
 def _bounds(settings: Settings) -> ListenerBounds:
+    connections_max = connections_within(open_files_max(), settings.max_connections)
+    if connections_max < settings.max_connections:
+        told = "max.connections is %d, and the process may open %d files: at most %d connections of Kafka's protocol"
+        _log.warning(told, settings.max_connections, open_files_max(), connections_max)
     return ListenerBounds(
-        settings.max_connections,
+        connections_max,
+        settings.max_connections_per_ip,
         settings.socket_request_max_bytes,
         settings.queued_max_request_bytes,
         settings.connections_max_idle_ms / 1000,

@@ -54,6 +54,9 @@ class Settings:
     max_connections: int = count(
         20_000, "1 to 1000000", "Open connections of clients of Kafka's protocol; a further one is closed."
     )
+    max_connections_per_ip: int = count(
+        10_000, "1 to 1000000", "Those of one IP address, or of one /64 network of IPv6; a further one is closed."
+    )
     connections_max_idle_ms: int = duration(
         "10m", "1s to 1d", "A connection of Kafka's protocol that is idle for this long is closed."
     )

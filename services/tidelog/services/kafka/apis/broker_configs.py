@@ -22,6 +22,7 @@ _SAME_NAME = (
     "group.min.session.timeout.ms",
     "listeners",
     "max.connections",
+    "max.connections.per.ip",
     "num.partitions",
     "offset.metadata.max.bytes",
     "producer.id.expiration.ms",

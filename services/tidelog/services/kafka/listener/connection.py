@@ -75,7 +75,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._client = Client(self._listener, host, port)
-        self._is_open = self._connections.opened(self)
+        self._is_open = self._connections.opened(self, host)
         if not self._is_open:
             self._transport.abort()
 
@@ -111,7 +111,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         their memory until then."""
         if self._is_open:
             self._is_open = False
-            self._connections.closed(self)
+            self._connections.closed(self, self._client.host)
         self._memory.forget(self)
         self._memory.give_back(self._held_bytes - self._request_bytes, whole=False)
         self._placed.abandon()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.services.doors.kafka_counts import KafkaCounts
+from tidelog.services.kafka.listener.client_networks import ClientNetworks
 from tidelog.services.kafka.listener.frames import new_scratch
 from tidelog.services.kafka.listener.request_memory import RequestMemory
 from tidelog.storage.runtime import Clock
@@ -25,10 +26,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ListenerBounds:
-    """The settings ``max.connections``, ``socket.request.max.bytes``, ``queued.max.request.bytes``,
-    ``connections.max.idle.ms`` and ``request.read.timeout.ms``."""
+    """The settings ``max.connections``, ``max.connections.per.ip``, ``socket.request.max.bytes``,
+    ``queued.max.request.bytes``, ``connections.max.idle.ms`` and ``request.read.timeout.ms``."""
 
     connections_max: int
+    connections_per_address_max: int
     frame_bytes_max: int
     memory_bytes_max: int
     idle_s: float
@@ -46,6 +48,7 @@ class Connections:
         self.now_s = clock.monotonic
         self._clock = clock
         self._open: set[KafkaConnection] = set()
+        self._networks = ClientNetworks(bounds.connections_per_address_max)
         self._lines = 0
         self._none_open = asyncio.Event()
         self._none_open.set()
@@ -53,19 +56,20 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def opened(self, connection: KafkaConnection) -> bool:
-        """Whether `connection` may stay."""
+    def opened(self, connection: KafkaConnection, host: str) -> bool:
+        """Whether `connection`, which comes from `host`, may stay."""
         if len(self._open) >= self.bounds.connections_max:
-            self.counts.refused += 1
-            self._tell("refused a connection: max.connections is reached", {"connections": len(self._open)})
-            return False
+            return self._refused("max.connections", host)
+        if not self._networks.take(host):
+            return self._refused("max.connections.per.ip", host)
         self._open.add(connection)
         self._none_open.clear()
         self.counts.connections = len(self._open)
         return True
 
-    def closed(self, connection: KafkaConnection) -> None:
+    def closed(self, connection: KafkaConnection, host: str) -> None:
         self._open.discard(connection)
+        self._networks.give_back(host)
         self.counts.connections = len(self._open)
         if not self._open:
             self._none_open.set()
@@ -107,6 +111,11 @@ class Connections:
         """End all connections at once."""
         for connection in tuple(self._open):
             connection.end(at_once=True)
+
+    def _refused(self, bound: str, host: str) -> bool:
+        self.counts.refused += 1
+        self._tell(f"refused a connection: {bound} is reached", {"client": host, "connections": len(self._open)})
+        return False
 
     def _tell(self, message: str, fields: Mapping[str, object]) -> None:
         self._lines += 1
