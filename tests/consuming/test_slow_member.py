@@ -5,9 +5,10 @@ import asyncio
 import msgspec
 import pytest
 from tests.anybody import ANYBODY
+from tests.attempts import attempts
 from tests.broker.brokers import running_broker
 from tests.consuming.polling_member import PollingMember, committed, member, produce
-from tests.http.loop_stalls import watched_loop
+from tests.loop_stalls import watched_loop
 
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import MemberFenced, UnknownMember
@@ -51,16 +52,21 @@ async def test_a_member_that_is_too_slow_loses_its_partitions_and_its_late_commi
 
 
 async def test_a_slow_member_gets_no_more_than_it_asks_for_while_others_read_on() -> None:
+    for attempt in attempts():
+        with attempt:
+            await _others_read_on_beside_a_slow_member()
+
+
+async def _others_read_on_beside_a_slow_member() -> None:
     async with running_broker(MemoryObjectStore(), flush_interval_ms=0) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         for _ in range(RECORDS // 2_000):
             await produce(broker, 0, *(b"x" * 100 for _ in range(2_000)))
         slow, other = member(broker), member(broker)
-        async with watched_loop() as stalls:
+        async with watched_loop(STALL_S_MAX):
             while len(other.read) < RECORDS:
                 before = len(slow.read)
                 await slow.poll(1_000, records_max=1)
                 assert len(slow.read) - before <= 1
                 other.adopt(await other.polls.poll(ANYBODY, "another group", other.asked(1_000, records_max=2_000)))
-        assert stalls.longest_s < STALL_S_MAX
         assert (await committed(broker))["t", 0] == len(slow.read) - 1

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.anybody import ANYBODY
+from tests.attempts import attempts, within
 from tests.broker.brokers import running_broker, until
 from tests.consuming.polling_member import PollingMember, produce
-from tests.http.loop_stalls import watched_loop
+from tests.loop_stalls import watched_loop
 
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.consuming.member_polls import MemberPolls
@@ -21,13 +22,12 @@ from tidelog.wire.groups import DescribeGroup, Heartbeat
 
 GROUPS, MEMBERS = 100, 50
 STALL_S_MAX = 0.25
+"""A turn takes 6 ms today."""
 IDLE_CPU_MAX = 0.5
 """Of one core, for all waiting polls with their heartbeats."""
+IDLE_S = 2.0
 PRODUCE_S_MAX = 1.0
 READ_S_MAX = 10.0
-ATTEMPTS = 2
-"""A virtual machine that its host pauses charges the pause to the thread that runs. A stall of the broker's own is in
-each attempt; it takes 6 ms today."""
 
 
 @dataclass
@@ -80,18 +80,22 @@ async def _stable(broker: LocalBroker, group: str) -> None:
 
 async def test_five_thousand_waiting_polls() -> None:
     async with waiting_polls() as polls:
-        cpu_s = time.thread_time()
-        await asyncio.sleep(2.0)
-        assert (time.thread_time() - cpu_s) / 2.0 < IDLE_CPU_MAX
-        assert min([await _longest_stall_s(polls) for _ in range(ATTEMPTS)]) < STALL_S_MAX
+        for attempt in attempts():
+            cpu_s = time.thread_time()
+            await asyncio.sleep(IDLE_S)
+            with attempt:
+                within(IDLE_CPU_MAX * IDLE_S, time.thread_time() - cpu_s, f"CPU time of polls that wait {IDLE_S:g} s")
+        for attempt in attempts():
+            with attempt:
+                await _others_are_served_beside(polls)
 
 
-async def _longest_stall_s(polls: _Polls) -> float:
-    """The longest turn of the loop while others produce, and then one member of each group reads a record."""
+async def _others_are_served_beside(polls: _Polls) -> None:
+    """Others produce, and then one member of each group reads a record."""
     broker = polls.broker
     await until(lambda: broker.measurements().waiting_fetches == GROUPS * MEMBERS, seconds_max=60)
     polls.read.clear()
-    async with watched_loop() as stalls:
+    async with watched_loop(STALL_S_MAX):
         slowest_s = 0.0
         for number in range(50):
             began = time.perf_counter()
@@ -101,5 +105,4 @@ async def _longest_stall_s(polls: _Polls) -> float:
         await produce(broker, 7, b"for one member of each group")
         await until(lambda: len(polls.read) == GROUPS, seconds_max=READ_S_MAX)
     assert sorted(polls.read) == sorted({*polls.read})
-    assert slowest_s < PRODUCE_S_MAX
-    return stalls.longest_s
+    within(PRODUCE_S_MAX, slowest_s, "the slowest of 50 produces")

@@ -12,10 +12,11 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.attempts import attempts
 from tests.http.conftest import SETTINGS, Served
-from tests.http.loop_stalls import watched_loop
 from tests.http.requests import ARROW, EVENTS, NDJSON, arrow_stream, problem
 from tests.http.sockets import connected, happens, head
+from tests.loop_stalls import watched_loop
 
 from tidelog.services.http.v1 import follow_routes, followed_events
 from tidelog.services.http.v1.topic_position import parse_position_text
@@ -25,7 +26,7 @@ PARTITIONS = 1_000
 EACH = 10
 ALL = "/v1/topics/wide/records"
 HELD_S_MAX = 0.04
-"""CPU time of one turn of the event loop on a busy machine; 0.01 on a quiet one."""
+"""CPU time of one turn of the event loop; 0.01 today."""
 
 
 @pytest.fixture
@@ -81,20 +82,22 @@ async def stream(live: httpx.AsyncClient, last_id: str = "") -> AsyncIterator[st
 async def test_ids_cost_little_the_loop_is_free_and_a_resumed_stream_has_all(
     wide: httpx.AsyncClient, served: Served
 ) -> None:
-    pieces, came, half = [], 0, PARTITIONS * EACH // 2
-    async with watched_loop() as stalls:
-        async for text in stream(wide):
-            pieces.append(text)
-            came += text.count("data: ")  # of this piece only: the client shares the loop that is watched
-            if came > half:
-                break
+    half = PARTITIONS * EACH // 2
+    for attempt in attempts():
+        pieces, came = [], 0
+        with attempt:
+            async with watched_loop(HELD_S_MAX):
+                async for text in stream(wide):
+                    pieces.append(text)
+                    came += text.count("data: ")  # of this piece only: the client shares the loop that is watched
+                    if came > half:
+                        break
     raw = "".join(pieces)
     whole = raw[: raw.rfind("\n\n") + 2]
     first = list(parse_events(whole))
     ids = [event.event_id for event in first if event.event_id]
     assert sum(map(len, ids)) < len(whole) / 3
     assert max(map(len, ids)) < 8_000
-    assert stalls.longest_s < HELD_S_MAX
     resumed = ""
     covered = parse_position_text(ids[-1], "id")
     left = PARTITIONS * EACH - sum(covered.values())
@@ -115,12 +118,13 @@ async def test_a_commit_to_all_partitions_does_not_hold_the_loop(wide: httpx.Asy
         await wire.send(head("GET", ALL, accept=EVENTS))
         await wire.until(b"\r\n\r\n")
         await happens(lambda: len(asyncio.all_tasks()) > PARTITIONS)
-        async with watched_loop() as stalls:
-            await produce(wide, 1)
+        for attempt in attempts():
             received = b""
-            while received.count(b'data: {"offset"') < PARTITIONS:
-                received += await wire.until(b"\n\n")
-    assert stalls.longest_s < HELD_S_MAX
+            with attempt:
+                async with watched_loop(HELD_S_MAX):
+                    await produce(wide, 1)
+                    while received.count(b'data: {"offset"') < PARTITIONS:
+                        received += await wire.until(b"\n\n")
 
 
 async def test_records_without_an_id_are_covered_soon(wide: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from dataclasses import replace
 import httpx
 import pyarrow as pa
 import pytest
+from tests.attempts import attempts
 from tests.http.conftest import SETTINGS, Served
-from tests.http.loop_stalls import watched_loop
 from tests.http.requests import ARROW, JSON, NDJSON, arrow_stream, values_table
 from tests.http.sockets import connected, happens, head
+from tests.loop_stalls import watched_loop
 
 from tidelog.services.broker.api.fetch import Fetched
 from tidelog.services.http.answers import text_answer as answers
@@ -27,7 +28,7 @@ from tidelog.storage.records import RECORD_SCHEMA
 COUNT = 60_000
 P0 = "/v1/topics/web/partitions/0/records"
 HELD_S_MAX = 0.05
-"""CPU time of one turn of the event loop on a busy machine."""
+"""CPU time of one turn of the event loop."""
 
 
 @pytest.fixture
@@ -46,9 +47,11 @@ async def many(live: httpx.AsyncClient) -> httpx.AsyncClient:
 
 @pytest.mark.parametrize("media", [JSON, NDJSON])
 async def test_tens_of_thousands_of_records_do_not_hold_the_loop(many: httpx.AsyncClient, media: str) -> None:
-    async with watched_loop() as stalls:
-        answer = await many.get(f"{P0}?max_records={COUNT}&max_bytes=8000000", headers={"accept": media}, timeout=60)
-    assert stalls.longest_s < HELD_S_MAX
+    path = f"{P0}?max_records={COUNT}&max_bytes=8000000"
+    for attempt in attempts():
+        with attempt:
+            async with watched_loop(HELD_S_MAX):
+                answer = await many.get(path, headers={"accept": media}, timeout=60)
     whole = answer.json() if media == JSON else {"records": [json.loads(line) for line in answer.text.splitlines()]}
     assert [record["value"] for record in whole["records"]] == [f'"{number}"' for number in range(COUNT)]
     assert answer.headers["tidelog-next-offset"] == str(COUNT)

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attempts import attempts
 from tests.http.conftest import SETTINGS, Served
-from tests.http.loop_stalls import watched_loop
 from tests.http.requests import JSON, NDJSON, TEXT, problem
 from tests.http.test_body_reading import arriving
+from tests.loop_stalls import watched_loop
 
 from tidelog.services.http.bodies import decoding, json_body, json_pieces, line_body
 from tidelog.services.http.bodies.body_reading import BodyReader
@@ -34,7 +35,7 @@ from tidelog.storage.errors import Invalid, Overloaded
 MIB = 1 << 20
 RECORDS_MAX = 100_000
 HELD_S_MAX = 0.05
-"""CPU time of one turn of the event loop on a busy machine."""
+"""CPU time of one turn of the event loop."""
 
 
 @pytest.fixture
@@ -268,17 +269,20 @@ async def test_a_small_body_that_expands_to_much_does_not_hold_the_loop(
 ) -> None:
     assert len(body) < 200_000
     headers = {"content-type": media, "content-encoding": "gzip"}
-    async with watched_loop() as stalls:
-        answer = await live.post("/v1/topics/web/records", content=body, headers=headers, timeout=60)
+    for attempt in attempts():
+        with attempt:
+            async with watched_loop(HELD_S_MAX):
+                answer = await live.post("/v1/topics/web/records", content=body, headers=headers, timeout=60)
     assert answer.status_code >= 400, "too many records, too large a record, or no JSON"
-    assert stalls.longest_s < HELD_S_MAX
     assert served.service.bodies.in_flight_bytes == 0
 
 
 async def test_a_large_body_of_many_records_does_not_hold_the_loop(live: httpx.AsyncClient) -> None:
-    async with watched_loop() as stalls:
-        answer = await live.post("/v1/topics/web/records", content=nulls(50_000), headers={"content-type": JSON})
+    path, headers = "/v1/topics/web/records", {"content-type": JSON}
+    for attempt in attempts():
+        with attempt:
+            async with watched_loop(HELD_S_MAX):
+                answer = await live.post(path, content=nulls(50_000), headers=headers)
     assert answer.json()["partitions"][0]["count"] == 50_000
-    assert stalls.longest_s < HELD_S_MAX
-    refused = await live.post("/v1/topics/web/records", content=nulls(RECORDS_MAX + 1), headers={"content-type": JSON})
+    refused = await live.post(path, content=nulls(RECORDS_MAX + 1), headers=headers)
     problem(refused, 422, "invalid")
