@@ -88,14 +88,14 @@ def damaged(batch: bytes) -> bytes:
     [
         (None, ErrorCode.invalid_record),
         (b"", ErrorCode.invalid_record),
-        (b"short", ErrorCode.corrupt_message),
+        (b"short", ErrorCode.invalid_record),
         (damaged(sent_values(b"a")), ErrorCode.corrupt_message),
         (sent_values(b"a") + sent_values(b"b"), ErrorCode.invalid_record),
         (sent(records_of(b"a"), attributes=CONTROL), ErrorCode.invalid_record),
         (sent(records_of(b"a"), attributes=TRANSACTIONAL), ErrorCode.invalid_record),
-        (sent(records_of(b"a"), attributes=7), ErrorCode.unsupported_for_message_format),
+        (sent(records_of(b"a"), attributes=7), ErrorCode.unsupported_compression_type),
         (sent(records_of()), ErrorCode.invalid_record),
-        (sent_values(b"a")[:16] + b"\1" + sent_values(b"a")[17:], ErrorCode.unsupported_for_message_format),
+        (sent_values(b"a")[:16] + b"\1" + sent_values(b"a")[17:], ErrorCode.invalid_record),
     ],
 )
 async def test_bytes_that_are_no_batch_are_refused_and_change_nothing(

@@ -22,7 +22,7 @@ from tidelog.record_batches.batch_header import (
     unpack_header,
 )
 from tidelog.record_batches.compression import decompressed
-from tidelog.record_batches.errors import CorruptBatch, UnsupportedBatch
+from tidelog.record_batches.errors import CorruptBatch, CutBatch, OldMagic, UnsupportedBatch
 from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 
 RECORD_BYTES_MIN = 7
@@ -43,14 +43,15 @@ class DecodedBatch:
 
 
 def batches_in(data: pa.Buffer) -> Iterator[pa.Buffer]:
-    """The batches in `data`, one after the other. Raises `CorruptBatch`, `UnsupportedBatch` (an older magic)."""
+    """The batches in `data`, one after the other. Raises `CorruptBatch`, `OldMagic`."""
     at = 0
     while at < data.size:
         batch = data.slice(at)
         _check_magic(batch)
         length = unpack_header(memoryview(batch)).length
         if not HEADER_BYTES <= length <= batch.size:
-            raise CorruptBatch(f"a batch says that it has {length} bytes, but {batch.size} are there")
+            fault = CutBatch if length > batch.size else CorruptBatch
+            raise fault(f"a batch says that it has {length} bytes, but {batch.size} are there")
         yield batch.slice(0, length)
         at += length
 
@@ -72,14 +73,14 @@ def decode_batch(batch: pa.Buffer, bytes_max: int) -> DecodedBatch:
 
 def _check_magic(batch: pa.Buffer) -> None:
     if batch.size <= MAGIC_AT:
-        raise CorruptBatch(f"a batch is cut off after {batch.size} bytes")
+        raise CutBatch(f"a batch is cut off after {batch.size} bytes")
     magic = memoryview(batch)[MAGIC_AT]
     if magic in {0, 1}:
-        raise UnsupportedBatch(f"records of magic {magic} are not taken; a client since Kafka 0.11 sends magic {MAGIC}")
+        raise OldMagic(f"records of magic {magic} are not taken; a client since Kafka 0.11 sends magic {MAGIC}")
     if magic != MAGIC:
         raise CorruptBatch(f"a batch has magic {magic}, not {MAGIC}")
     if batch.size < HEADER_BYTES:
-        raise CorruptBatch(f"a batch is cut off after {batch.size} bytes, within its header of {HEADER_BYTES}")
+        raise CutBatch(f"a batch is cut off after {batch.size} bytes, within its header of {HEADER_BYTES}")
 
 
 def _codec(header: BatchHeader) -> Codec:

@@ -7,12 +7,20 @@ class CorruptBatch(ValueError):
     """Bytes that are not a record batch, or whose checksum is wrong. Kafka's CORRUPT_MESSAGE."""
 
 
+class CutBatch(CorruptBatch):
+    """The bytes end before the batch does. For Kafka there is no batch then: INVALID_RECORD."""
+
+
 class InvalidBatch(ValueError):
     """A record batch that a producer may not send. Kafka's INVALID_RECORD."""
 
 
 class UnsupportedBatch(ValueError):
-    """A magic or a codec that is not known. Kafka's UNSUPPORTED_FOR_MESSAGE_FORMAT and UNSUPPORTED_COMPRESSION_TYPE."""
+    """A codec that is not known. Kafka's UNSUPPORTED_COMPRESSION_TYPE."""
+
+
+class OldMagic(UnsupportedBatch):
+    """Records of magic 0 or 1, as clients before Kafka 0.11 send them. Kafka 4's INVALID_RECORD."""
 
 
 class TooLargeBatch(ValueError):

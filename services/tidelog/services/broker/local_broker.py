@@ -218,6 +218,9 @@ class LocalBroker:
     async def epoch_end(self, _context: RequestContext, /, topic: str, partition: int, epoch: int) -> EpochEnd:
         return await self._reads.epoch_end(topic, partition, epoch)
 
+    async def largest_timestamp(self, _context: RequestContext, /, topic: str, partition: int) -> int:
+        return await self._reads.largest_timestamp(topic, partition)
+
     async def new_producer_id(self, _context: RequestContext, /) -> int:
         self.check_open()
         return await self._producer_ids.take()

@@ -43,6 +43,12 @@ class PartitionView(msgspec.Struct, frozen=True):
         assert self.segments is not None, "the list is in memory"
         return self.segments.spans(self.place.partition, offset)
 
+    def time_bounds(self, offset: int) -> tuple[int, int] | None:
+        """Two times between which the largest timestamp of the records from `offset` on lies, bounds included. None if
+        there are no such records."""
+        assert self.segments is not None, "the list is in memory"
+        return self.segments.time_bounds(self.place.partition, offset)
+
     def needs_list(self, manifest: ShardManifest) -> bool:
         """Whether a list has to be read for `in_version`. While the topic's list is the same, a state that does not
         differ from it is the state of this view."""

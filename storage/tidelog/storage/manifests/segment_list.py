@@ -81,6 +81,17 @@ class SegmentList:
             yield found
             found = self.find(partition, found.span.next_offset)
 
+    def time_bounds(self, partition: int, offset: int) -> tuple[int, int] | None:
+        """Two times between which the largest timestamp of the records of `partition` from `offset` on lies, bounds
+        included; None if there are no such records. Each segment bounds the times of its records."""
+        columns = self.columns
+        spans = columns.spans_of(partition)
+        spans = spans[bisect_left(spans, offset, key=columns.last_offset.__getitem__) :]
+        if not len(spans):
+            return None
+        segments = columns.segment_of_span[spans]
+        return int(columns.min_timestamp_ms[segments].max()), int(columns.max_timestamp_ms[segments].max())
+
     def changed(self, removed: Iterable[str], added: Sequence[TopicSegment]) -> SegmentList:
         """Without the segments with the keys `removed`, and with `added`. Raises `DoesNotApply`."""
         stored, left = set(self.removed), set[int]()

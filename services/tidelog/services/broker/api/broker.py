@@ -89,6 +89,11 @@ class RecordCalls(Protocol):
         first offset behind it; -1 and -1 if it has not begun. Linearizable. Never forwards: raises `NotLeader`,
         `LeaderUnknown`, `NotFound`, `Unavailable`."""
 
+    async def largest_timestamp(self, context: RequestContext, /, topic: str, partition: int) -> int:
+        """The offset of the first record that has the largest timestamp (KIP-734), the high watermark if there are no
+        records. Linearizable. Never forwards: raises `NotLeader`, `LeaderUnknown`, `NotFound`, `Unavailable`,
+        `Corrupt`."""
+
     async def new_producer_id(self, context: RequestContext, /) -> int:
         """An int64 for an idempotent producer of Kafka's protocol, unique in the cluster for ever, also after a crash
         or a loss of etcd. Works while etcd is down. Raises `Unavailable`, `Overloaded` (the broker starts or stops)."""

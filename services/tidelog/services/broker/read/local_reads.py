@@ -15,6 +15,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import EpochEnd
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.read.epoch_ends import epoch_end
+from tidelog.services.broker.read.largest_timestamp import largest_timestamp
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.read.topic_log import partitions_in, place_of, shard_page, version_with_list
@@ -86,6 +87,13 @@ class LocalReads:
         epochs = leader_epochs(state, leader.partitions.entry_epochs)
         start, end = state.log_start_offset, state.high_watermark
         return epoch_end(epochs, leader.epoch, epoch, log_start_offset=start, high_watermark=end)
+
+    async def largest_timestamp(self, topic: str, partition: int) -> int:
+        leader, state = await self.state(topic, partition)
+        with self._shards.reading(leader):
+            offset = await largest_timestamp(self._reader, leader.partitions, state)
+        await self._shards.prove_leading(leader)
+        return offset
 
     async def shard_log(self, topic: Topic, shard: int, request: TopicLogRequest) -> TopicLogDescription:
         """The page of one shard (`topic_log`)."""

@@ -131,12 +131,21 @@ class PartitionReader:
         offset = await self._cold_first_at(partitions, state, timestamp_ms)
         if offset is not None:
             return offset
-        for span in state.spans_from(state.cold_end):
+        for span in state.spans_from(max(state.cold_end, state.log_start_offset)):
             if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
-                row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
-                if row is not None:
-                    return max(span.base_offset + row, state.log_start_offset)
+                first = _first_offset(await self._span_records(partitions, state, span), timestamp_ms)
+                if first is not None:
+                    return first
         return state.high_watermark
+
+    async def hot_timestamp_ms(self, partitions: Partitions, state: PartitionState) -> int:
+        """The largest timestamp of the records above the cold end; -1 if there are none."""
+        latest_ms = -1
+        for span in state.spans_from(max(state.cold_end, state.log_start_offset)):
+            if span.timestamp_ms_max is None or span.timestamp_ms_max > latest_ms:
+                times = timestamps_ms(await self._span_records(partitions, state, span))
+                latest_ms = max(latest_ms, int(times.max(initial=-1)))
+        return latest_ms
 
     async def _cold_first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int | None:
         """The first offset at or after a time below the cold end, None if there is none."""
@@ -293,16 +302,17 @@ class PartitionReader:
             records = await self._from_bucket(partitions, state, span)
         if records is None:
             raise Unavailable(f"records from offset {span.base_offset} on were archived during the search. Retry")
-        return records.slice(span.first_row, span.count)
+        deleted = max(0, state.log_start_offset - span.base_offset)
+        return records.slice(span.first_row + deleted, span.count - deleted)
 
 
 def _bounds(limits: FetchLimits) -> GroupBounds:
     return GroupBounds(limits.max_bytes, limits.max_records, limits.first_bytes)
 
 
-def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | None:
+def _first_offset(records: pa.Table, timestamp_ms: int) -> int | None:
     rows = np.flatnonzero(timestamps_ms(records) >= timestamp_ms)
-    return int(rows[0]) if len(rows) else None
+    return int(records["offset"][int(rows[0])].as_py()) if len(rows) else None
 
 
 def _lost(key: str, reason: str, place: HotSpan | SegmentSpan) -> RecordsLost:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.services.kafka.apis.topic_configs import ConfigEntry, Source, Type
+from tidelog.services.kafka.apis.moot_configs import Type
+from tidelog.services.kafka.apis.topic_configs import ConfigEntry, Source
 from tidelog.services.settings.setting import Setting
 from tidelog.services.settings.settings import Settings
 from tidelog.services.settings.settings_sources import known_settings

@@ -12,8 +12,10 @@ from tidelog.record_batches.batch_header import BatchHeader
 from tidelog.record_batches.decode import DecodedBatch
 from tidelog.record_batches.errors import (
     CorruptBatch,
+    CutBatch,
     InvalidBatch,
     InvalidTimestampType,
+    OldMagic,
     TooLargeBatch,
     UnsupportedBatch,
 )
@@ -25,10 +27,12 @@ PRODUCER_PREFIX = "kafka:"
 """Begins the ids of Kafka's producers in the table of sequences. No id of an HTTP client has a colon."""
 _CODES: Mapping[type[ValueError], ErrorCode] = {
     CorruptBatch: ErrorCode.corrupt_message,
+    CutBatch: ErrorCode.invalid_record,
     InvalidBatch: ErrorCode.invalid_record,
     InvalidTimestampType: ErrorCode.invalid_timestamp,
     TooLargeBatch: ErrorCode.message_too_large,
-    UnsupportedBatch: ErrorCode.unsupported_for_message_format,
+    OldMagic: ErrorCode.invalid_record,
+    UnsupportedBatch: ErrorCode.unsupported_compression_type,
 }
 """Every error of `record_batches`."""
 

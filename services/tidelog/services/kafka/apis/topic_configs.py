@@ -1,8 +1,7 @@
 """The configs of topics under Kafka's names, with their types, defaults and sources.
 
-Tidelog stores the configs of `TopicConfig`. Kafka has more, for example for its replicas and the files of its log. A
-client may set those too, because programs that were written for Kafka do: the ones in `WITHOUT_EFFECT` are accepted and
-not stored, since the bucket replicates and there are no such files. Any other name is refused.
+Tidelog stores the configs of `TopicConfig`. Kafka has more, which are accepted and not stored (`moot_configs`).
+Any other name is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from enum import IntEnum
 from functools import cache
 
 from tidelog.coordinator.topics.topic import TopicConfig
+from tidelog.services.kafka.apis.moot_configs import WITHOUT_EFFECT, Type, check_moot
 
 
 class Source(IntEnum):
@@ -21,17 +21,6 @@ class Source(IntEnum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
-
-
-class Type(IntEnum):
-    """The type of a value (ConfigType)."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
 
 
 @dataclass(frozen=True)
@@ -46,22 +35,6 @@ class ConfigEntry:
     is_read_only: bool = False
 
 
-WITHOUT_EFFECT: Mapping[str, tuple[Type, str]] = {
-    "compression.type": (Type.STRING, "producer"),
-    "flush.messages": (Type.LONG, str(2**63 - 1)),
-    "flush.ms": (Type.LONG, str(2**63 - 1)),
-    "follower.replication.throttled.replicas": (Type.LIST, ""),
-    "index.interval.bytes": (Type.INT, "4096"),
-    "leader.replication.throttled.replicas": (Type.LIST, ""),
-    "message.timestamp.after.max.ms": (Type.LONG, "3600000"),
-    "message.timestamp.before.max.ms": (Type.LONG, str(2**63 - 1)),
-    "min.insync.replicas": (Type.INT, "1"),
-    "preallocate": (Type.BOOLEAN, "false"),
-    "segment.index.bytes": (Type.INT, "10485760"),
-    "segment.jitter.ms": (Type.LONG, "0"),
-    "unclean.leader.election.enable": (Type.BOOLEAN, "false"),
-}
-"""Configs of Kafka that change nothing here, with their types and Kafka's defaults."""
 _TYPES = {
     "cleanup.policy": Type.LIST,
     "max.message.bytes": Type.INT,
@@ -81,21 +54,23 @@ def topic_config_entries(config: TopicConfig) -> Iterator[ConfigEntry]:
         for name, value in config.as_kafka().items()
     }
     moot = {
-        name: ConfigEntry(name, default, default, kind, Source.DEFAULT)
-        for name, (kind, default) in WITHOUT_EFFECT.items()
+        name: ConfigEntry(name, config.default, config.default, config.type, Source.DEFAULT)
+        for name, config in WITHOUT_EFFECT.items()
     }
     yield from (entry for _, entry in sorted((moot | own).items()))
 
 
 def stored_changes(changes: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """`changes` without those that have no effect."""
+    """`changes` without those that have no effect. Raises `Invalid` for a wrong value of one of these."""
+    for name in changes.keys() & WITHOUT_EFFECT.keys():
+        check_moot(name, changes[name])
     return {name: value for name, value in changes.items() if name not in WITHOUT_EFFECT}
 
 
 def list_config(name: str) -> bool:
     """Whether APPEND and SUBTRACT apply."""
-    kind = _TYPES.get(name, WITHOUT_EFFECT.get(name, (Type.LONG, ""))[0])
-    return kind is Type.LIST
+    moot = WITHOUT_EFFECT.get(name)
+    return (moot.type if moot else _TYPES.get(name)) is Type.LIST
 
 
 @cache

@@ -65,7 +65,7 @@ def _api(
 _APIS = (
     _api(PRODUCE, "Produce", 3, 11, 9, "produce", advertised_lowest=0),
     _api(FETCH, "Fetch", 4, 12, 12, "fetch", is_long_poll=True),
-    _api(2, "ListOffsets", 1, 7, 6, "list_offsets"),
+    _api(2, "ListOffsets", 1, 10, 6, "list_offsets"),
     _api(8, "OffsetCommit", 2, 9, 8, "groups.offset_commit"),
     _api(9, "OffsetFetch", 1, 9, 6, "groups.offset_fetch"),
     _api(11, "JoinGroup", 0, 9, 6, "groups.join_group", is_long_poll=True),
