@@ -1,4 +1,4 @@
-"""The Spark queries of the demo, in a separate process: `python -m tidelog.spark_connector.sql`, a user's command.
+"""The Spark queries of the demo, in a separate process: `tidelog spark sql`, a user's command.
 
 The services do not import Spark. Without the extra `tidelog[spark]`, the demo says so and skips these queries.
 """

@@ -210,7 +210,7 @@ class _Story:
             shlex.join(self._broker.command),
             f"tidelog topic consume {topic} -o -3 -e",
             f"tidelog topic describe {topic}",
-            shlex.join(["python", "-m", "tidelog.spark_connector.sql", "--topic", topic, COUNT_SQL]),
+            shlex.join(["tidelog", "spark", "sql", "--topic", topic, COUNT_SQL]),
             f"rm -r {shlex.quote(str(self._options.folder))}",
         ]
 

@@ -1,6 +1,6 @@
 """SQL over a topic from the shell, on a local Spark:
 
-    python -m tidelog.spark_connector.sql --broker http://127.0.0.1:8080 --topic web \\
+    tidelog spark sql --broker http://127.0.0.1:8080 --topic web \\
         "SELECT partition, count(*) FROM records GROUP BY 1 ORDER BY 1"
 
 The view `records` has Kafka's columns and is one snapshot of the topic: cold segments and hot tail together. The rows
@@ -71,7 +71,7 @@ def run_statements(broker: str, topic: str, statements: Sequence[str], runtime: 
 def main() -> int:
     """The program. It exits with code 1 and the reason on stderr if the broker, the topic or Java is missing, or if
     Spark refuses a statement."""
-    parser = argparse.ArgumentParser(prog="python -m tidelog.spark_connector.sql", description="SQL over a topic")
+    parser = argparse.ArgumentParser(prog="tidelog spark sql", description="SQL over a topic")
     parser.add_argument("--broker", default=DEFAULT_BROKER)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")

@@ -37,6 +37,7 @@ from tidelog.services.cli import (
     profile,
     segments,
     serve,
+    spark,
     topic,
     topic_copy,
     topic_offsets,
@@ -56,6 +57,7 @@ app = typer.Typer(
 topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
 groups = typer.Typer(help="Consumer groups and their offsets.", no_args_is_help=True)
 clusters = typer.Typer(help="Brokers, shards and their leaders.", no_args_is_help=True)
+sparks = typer.Typer(help="Jobs and SQL over topics, by Spark.", no_args_is_help=True)
 profiles = typer.Typer(help="Named brokers, so that commands need no options.", no_args_is_help=True)
 buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
 
@@ -68,6 +70,7 @@ app.add_typer(groups, name="group")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")
 app.add_typer(profiles, name="profile")
+app.add_typer(sparks, name="spark")
 topics.command("create")(with_broker(topic.create))
 topics.command("list")(with_broker(topic.list_topics))
 topics.command("describe")(with_broker(topic.describe))
@@ -97,6 +100,9 @@ buckets.command("sweep")(bucket_sweep.sweep)
 buckets.command("copy")(bucket_copy.copy)
 buckets.command("attest")(bucket_attest.attest)
 
+sparks.command("run", context_settings=spark.PASSED_ON)(spark.run)
+sparks.command("sql", context_settings=spark.PASSED_ON)(spark.sql)
+sparks.command("package", context_settings=spark.PASSED_ON)(spark.package)
 profiles.command("list")(profile.list_profiles)
 profiles.command("show")(profile.show)
 profiles.command("set")(profile.set_profile)

@@ -1,0 +1,1 @@
+"""PySpark programs for the heavy work on topics: `tidelog spark run JOB`."""

@@ -1,0 +1,8 @@
+"""All jobs. A line here adds one."""
+
+from __future__ import annotations
+
+from tidelog.spark_connector.jobs.export import EXPORT
+from tidelog.spark_connector.jobs.job import JobKind
+
+JOBS: tuple[JobKind, ...] = (EXPORT,)
