@@ -29,7 +29,7 @@ def header(api_key: int, version: int, client_id: bytes = b"\0\3abc", rest: byte
         (b"\0\0\0\3abc", "a request of 3 bytes is shorter than its header"),
         (header(999, 0), "'abc' sent API key 999, which this broker does not serve"),
         (header(-1, 0), "'abc' sent API key -1"),
-        (header(3, 99), "'abc' sent Metadata version 99, and this broker serves 0 to 12"),
+        (header(3, 99), "'abc' sent Metadata version 99, and this broker serves 0 to 13"),
         (header(3, 1, b"\0\x63abc"), "the client id has 99 bytes in a request of"),
         (header(3, 1, b"\xff\xfeabc"), "the client id has -2 bytes in a request of"),
         (header(3, 1, b"\0\2\xff\xff"), "the client id is not UTF-8"),

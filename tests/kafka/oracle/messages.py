@@ -21,6 +21,8 @@ _KEYS = (
     "topic_id",
     "group_id",
     "key",
+    "user",
+    "partition_id",
     "api_key",
     "partition_index",
     "index",
@@ -57,9 +59,13 @@ def _value(field: Field[Any], value: Any, *, to_kafka: bool) -> Any:
     if str(field.metadata.get("kafka_type", "")).startswith("timedelta"):
         return timedelta(milliseconds=value)
     nested = nested_class(field.type)
+    if nested is not None and isinstance(value, dict):
+        return _message(nested, value, to_kafka=to_kafka)
     if nested is not None:
         return tuple(_message(nested, each, to_kafka=to_kafka) for each in value)
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple((each.kafka if to_kafka else each.tidelog) if isinstance(each, Each) else each for each in value)
+    return value
 
 
 def flat(answer: Any) -> Mapping[str, Any]:

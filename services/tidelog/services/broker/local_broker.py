@@ -20,7 +20,15 @@ from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Epo
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
-from tidelog.services.broker.api.produce import Acks, Appended, Appending, Draft, PartDraft, ProduceOptions
+from tidelog.services.broker.api.produce import (
+    Acks,
+    ActiveProducer,
+    Appended,
+    Appending,
+    Draft,
+    PartDraft,
+    ProduceOptions,
+)
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
@@ -220,6 +228,10 @@ class LocalBroker:
 
     async def largest_timestamp(self, _context: RequestContext, /, topic: str, partition: int) -> int:
         return await self._reads.largest_timestamp(topic, partition)
+
+    async def producers(self, _context: RequestContext, /, topic: str, partition: int) -> Sequence[ActiveProducer]:
+        _, state = await self._reads.state(topic, partition)
+        return state.producers.active()
 
     async def new_producer_id(self, _context: RequestContext, /) -> int:
         self.check_open()

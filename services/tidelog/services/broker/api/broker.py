@@ -21,7 +21,15 @@ from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Epo
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
-from tidelog.services.broker.api.produce import Acks, Appended, Appending, Draft, PartDraft, ProduceOptions
+from tidelog.services.broker.api.produce import (
+    Acks,
+    ActiveProducer,
+    Appended,
+    Appending,
+    Draft,
+    PartDraft,
+    ProduceOptions,
+)
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
@@ -93,6 +101,10 @@ class RecordCalls(Protocol):
         """The offset of the first record that has the largest timestamp (KIP-734), the high watermark if there are no
         records. Linearizable. Never forwards: raises `NotLeader`, `LeaderUnknown`, `NotFound`, `Unavailable`,
         `Corrupt`."""
+
+    async def producers(self, context: RequestContext, /, topic: str, partition: int) -> Sequence[ActiveProducer]:
+        """The producers whose sequences the partition remembers, as the leader knows them. Never forwards: raises
+        `NotLeader`, `LeaderUnknown`, `NotFound`, `Unavailable`."""
 
     async def new_producer_id(self, context: RequestContext, /) -> int:
         """An int64 for an idempotent producer of Kafka's protocol, unique in the cluster for ever, also after a crash

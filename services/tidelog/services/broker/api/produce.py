@@ -34,6 +34,17 @@ class ProducerSequence:
 
 
 @dataclass(frozen=True)
+class ActiveProducer:
+    """A producer that a partition remembers. `last_sequence`: of its last record, as the table of sequences counts it,
+    -1 for none; `timestamp_ms`: as its last batch was answered, -1 if another broker answered."""
+
+    producer_id: str
+    producer_epoch: int
+    last_sequence: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
 class Draft:
     """Records to append. `records` has `records.DRAFT_SCHEMA`; `partitions` has one int32 per record (null: the broker
     chooses), or is None if no record names one. `body_bytes`: the memory that they keep alive."""

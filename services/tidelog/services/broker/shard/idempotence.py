@@ -33,7 +33,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tidelog.services.broker.api.produce import ProducerSequence
+from tidelog.services.broker.api.produce import ActiveProducer, ProducerSequence
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.manifests.shard_values import KnownProducer
 from tidelog.storage.runtime import Clock
@@ -88,6 +88,16 @@ class ProducerTable:
 
     def forget(self, producer_id: str) -> None:
         self._producers.pop(producer_id, None)
+
+    def active(self) -> Sequence[ActiveProducer]:
+        """The producers that are not forgotten."""
+        found = []
+        for producer_id, known in self._producers.items():
+            if self._memory is None or not self._memory.expired(self, producer_id):
+                last = known.batches[-1] if known.batches else None
+                time_ms = last.timestamp_ms if last and last.timestamp_ms is not None else -1
+                found.append(ActiveProducer(producer_id, known.epoch, last.last_sequence if last else -1, time_ms))
+        return found
 
     def find(self, sequence: ProducerSequence, count: int) -> RememberedBatch | None:
         """The remembered batch that `count` records from `sequence` on repeat; None if they are new and may be

@@ -14,6 +14,13 @@ class Resource(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+LISTED = tuple(Resource)
+"""The types that ListConfigResources knows."""
 
 
 def no_such_resource(kind: int) -> Refused:

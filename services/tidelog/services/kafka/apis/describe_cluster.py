@@ -12,8 +12,8 @@ from tidelog.services.kafka.cluster_nodes import NO_NODE, Node, cluster_nodes
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 
-_BROKERS = 1
-"""The type of endpoints that this broker knows; the other one is that of controllers."""
+_BROKERS, _CONTROLLERS = 1, 2
+"""The types of endpoints. This broker knows its own."""
 
 
 class DescribeClusterApi(ImmediateApi):
@@ -42,11 +42,11 @@ def _broker(node: Node) -> DescribeClusterBroker:
 
 
 def _refusal(request: DescribeClusterRequest) -> DescribeClusterResponse:
+    is_other = request.endpoint_type == _CONTROLLERS
     return DescribeClusterResponse(
         throttle_time=NO_TIME,
-        error_code=ErrorCode.mismatched_endpoint_type,
+        error_code=ErrorCode.mismatched_endpoint_type if is_other else ErrorCode.unsupported_endpoint_type,
         error_message="this is a broker, and there are no separate controllers: ask for endpoint type 1",
-        endpoint_type=request.endpoint_type,
         cluster_id="",
         controller_id=NO_NODE,
         brokers=(),

@@ -33,6 +33,9 @@ ENTRIES_MAX = 50_000
 _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 """Only these versions have the operations on the cluster, as the last field."""
 
+_ERROR_SINCE = 13
+"""From this version on there is an error of the whole answer, as the last field."""
+
 _Key = tuple[int, bool, str]
 
 
@@ -157,8 +160,9 @@ def _count(version: int, number: int) -> bytes:
 
 
 def _after(version: int, *, with_operations: bool) -> bytes:
-    """An answer from the end of its topics on: the operations on the cluster and the tagged fields, where the version
-    has them."""
+    """An answer from the end of its topics on: the operations on the cluster, the error and the tagged fields, where
+    the version has them."""
     operations = if_asked(CLUSTER_OPERATIONS, with_operations).to_bytes(4, "big", signed=True)
     has_operations = version in _CLUSTER_OPERATIONS_VERSIONS
-    return operations * has_operations + b"\0" * API_TABLE[METADATA].is_flexible(version)
+    no_error = b"\0\0" * (version >= _ERROR_SINCE)
+    return operations * has_operations + no_error + b"\0" * API_TABLE[METADATA].is_flexible(version)
