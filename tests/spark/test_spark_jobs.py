@@ -17,8 +17,10 @@ from tests.spark.serving import ARCHIVES, Serving, records, serving
 from tidelog.spark_connector.jobs.catalog import JOBS
 from tidelog.spark_connector.jobs.job import Job
 from tidelog.spark_connector.jobs.job_progress import task_counts
+from tidelog.spark_connector.jobs.verify import SEGMENTS_PER_TASK_MAX, TASK_BYTES, tasks_of
 from tidelog.spark_connector.package import JOBS_PROGRAM, write_package
 from tidelog.storage.errors import Invalid, NotFound
+from tidelog.storage.manifests.shard_values import TopicSegment
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def test_an_export_holds_each_record_of_its_plan_once(spark: SparkSession, shop:
     job = opened(spark, "export", ["--broker", shop.url, "--topic", "events", "--to", target])
     planned = job.plan()
     shop.produce("events", 0, records(0, 30, 40))
-    done = job.run()
+    done = job.run().facts
     assert (planned["offsets"], done["offsets"]) == (50, 50)
     files = spark.read.parquet(target)
     places = sorted((row.partition, row.offset) for row in files.collect())
@@ -94,6 +96,42 @@ def test_a_plan_says_that_a_topic_does_not_exist(spark: SparkSession, shop: Serv
     job = opened(spark, "export", ["--broker", shop.url, "--topic", "nothing", "--to", str(tmp_path / "no")])
     with pytest.raises(NotFound, match="nothing"):
         job.plan()
+
+
+def test_verify_finds_a_damaged_and_a_missing_segment(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with serving(tmp_path, f"file:{store}", {**ARCHIVES, "archiver.upkeep": "false"}) as broker:
+        broker.create_topic("kept", 1)
+        for offset in range(3):
+            broker.produce("kept", 0, records(0, offset, offset + 1))
+            broker.wait_until_archived("kept")
+    segments = sorted((store / "topics").rglob("*.parquet"))
+    arguments = ["--store", f"file://{store}"]
+    job = opened(spark, "verify", arguments)
+    assert job.plan()["segments"] == len(segments) == 3
+    sound = job.run()
+    assert (sound.sound, sound.findings) == (True, ())
+
+    data = bytearray(segments[0].read_bytes())
+    data[10] ^= 1
+    segments[0].write_bytes(data)
+    segments[1].unlink()
+    job = opened(spark, "verify", arguments)
+    job.plan()
+    found = job.run()
+    assert (found.sound, found.facts["errors"]) == (False, 2)
+    assert any((segments[0].name in line and "sha256" in line) or "checksum" in line for line in found.findings)
+    assert any(segments[1].name in line and "missing" in line for line in found.findings)
+
+
+def test_tasks_of_verify_hold_segments_by_their_bytes() -> None:
+    def segment(number: int, size_bytes: int) -> TopicSegment:
+        return TopicSegment(str(number), 0, 0, size_bytes, "", 0, 0, 0, ())
+
+    sizes = [TASK_BYTES, 1, TASK_BYTES - 1, 5, *[1] * SEGMENTS_PER_TASK_MAX]
+    tasks = tasks_of(segment(number, size) for number, size in enumerate(sizes))
+    assert [len(task) for task in tasks] == [1, 2, SEGMENTS_PER_TASK_MAX, 1]
+    assert [each.key for task in tasks for each in task] == [str(number) for number in range(len(sizes))]
 
 
 def test_progress_counts_the_tasks_of_its_group_only(spark: SparkSession) -> None:

@@ -19,9 +19,10 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from tidelog.spark_connector.arrow_reads import store_errors
 from tidelog.spark_connector.pruning import Interval
 from tidelog.spark_connector.slices import ColdSlice, Piece
-from tidelog.storage.errors import Corrupt, Denied, NotFound, Unavailable
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import shard_segment_id
 from tidelog.storage.parquet.parquet_format import (
     TAIL_BYTES,
@@ -66,19 +67,8 @@ class StoreReader:
         """The rows of `wanted` by partition and offset, with `PLACE` and `columns`, without the row groups that have no
         timestamp in `timestamps_ms`. Raises `NotFound` (the object is gone), `Corrupt`, `Denied`, `Unavailable`."""
         key = wanted.segment.key
-        try:
-            with self._files.open_input_file(f"{self._root}/{key}") as file:
-                yield from _rows(key, file, wanted, columns, timestamps_ms)
-        except FileNotFoundError as error:
-            raise NotFound(f"{self._url} has no object {key}") from error
-        except PermissionError as error:
-            raise Denied(f"{self._url} does not let {key} be read: {error}") from error
-        except OSError as error:
-            # pyarrow reports S3's refusals only in the text of the error.
-            if "NO_SUCH_KEY" in str(error):
-                raise NotFound(f"{self._url} has no object {key} any more") from error
-            kind = Denied if "ACCESS_DENIED" in str(error) else Unavailable
-            raise kind(f"{self._url} did not give {key}: {error}") from error
+        with store_errors(self._url, key), self._files.open_input_file(f"{self._root}/{key}") as file:
+            yield from _rows(key, file, wanted, columns, timestamps_ms)
 
 
 @dataclass(frozen=True)

@@ -80,16 +80,20 @@ class StoredObject:
     data: bytes
 
 
-class ObjectStore(Protocol):
+class ObjectReads(Protocol):
+    """What programs need that only read objects whose keys they know."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        """Read an object, or a range of it, in one request. Raises `NotFound`."""
+        ...
+
+
+class ObjectStore(ObjectReads, Protocol):
     """A bucket, or the part of one under a prefix. All calls may run at the same time."""
 
     @property
     def url(self) -> str:
         """The store's address, as `--store` takes it: ``file:///abs/path``, ``s3://bucket/prefix``, ``memory:``."""
-        ...
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        """Read an object, or a range of it, in one request. Raises `NotFound`."""
         ...
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -22,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelog.spark_connector.jobs.catalog import JOBS
-from tidelog.spark_connector.jobs.job import Facts, Job
+from tidelog.spark_connector.jobs.job import Job, Outcome
 from tidelog.spark_connector.jobs.job_metrics import write_metrics
 from tidelog.spark_connector.jobs.job_progress import progress_shown
 from tidelog.spark_connector.local_session import local_session
@@ -31,23 +32,24 @@ from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Clock, Runtime
 
 EXIT_REFUSED = 1
+EXIT_DAMAGED = 6
 EXIT_TERMINATED = 143
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """spark-submit sets it for the Python program that it starts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one job. Exit code 1, with the reason on stderr, if an option is wrong or the job fails; 143 after SIGTERM,
-    and then Spark's tasks are cancelled."""
+    """Run one job. Exit code 1, with the reason on stderr, if an option is wrong or the job fails; 6 if the job found
+    damage; 143 after SIGTERM, and then Spark's tasks are cancelled."""
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        report = _run(given, Runtime().clock)
+        outcome = _run(given, Runtime().clock)
     except (TidelogError, PySparkException) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_REFUSED
-    sys.stdout.write(f"{json.dumps(report)}\n" if given.json else _as_text(report))
-    return 0
+    sys.stdout.write(_as_json(outcome) if given.json else _as_text(outcome))
+    return 0 if outcome.sound else EXIT_DAMAGED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,27 +66,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, clock: Clock) -> Facts:
+def _run(given: argparse.Namespace, clock: Clock) -> Outcome:
     kind = next(kind for kind in JOBS if kind.name == given.job)
     spark = _session(given)
     try:
         job = kind.open(spark, given)
-        report = _report(spark, job, given, clock)
+        outcome = _outcome(spark, job, given, clock)
     finally:
         spark.stop()
     if given.metrics:
-        write_metrics(given.metrics, kind.name, report)
-    return report
+        write_metrics(given.metrics, kind.name, outcome.facts)
+    return outcome
 
 
-def _report(spark: SparkSession, job: Job, given: argparse.Namespace, clock: Clock) -> Facts:
+def _outcome(spark: SparkSession, job: Job, given: argparse.Namespace, clock: Clock) -> Outcome:
     began_s = clock.monotonic()
     planned = job.plan()
     if given.dry_run:
-        return {"job": given.job, "dry_run": "nothing was done", **planned}
+        return Outcome({"job": given.job, "dry_run": "nothing was done", **planned})
     with progress_shown(spark, given.job):
         done = job.run()
-    return {"job": given.job, **done, "seconds": round(clock.monotonic() - began_s, 3)}
+    seconds = round(clock.monotonic() - began_s, 3)
+    return replace(done, facts={"job": given.job, **done.facts, "seconds": seconds})
 
 
 def _session(given: argparse.Namespace) -> SparkSession:
@@ -95,9 +98,14 @@ def _session(given: argparse.Namespace) -> SparkSession:
     return spark
 
 
-def _as_text(report: Facts) -> str:
-    width = max(len(name) for name in report)
-    return "".join(f"{name:<{width}}  {_cell(value)}\n" for name, value in report.items())
+def _as_json(outcome: Outcome) -> str:
+    return json.dumps({**outcome.facts, "findings": outcome.findings, "sound": outcome.sound}) + "\n"
+
+
+def _as_text(outcome: Outcome) -> str:
+    width = max(len(name) for name in outcome.facts)
+    facts = (f"{name:<{width}}  {_cell(value)}" for name, value in outcome.facts.items())
+    return "".join(f"{line}\n" for line in (*outcome.findings, *facts))
 
 
 def _cell(value: str | float) -> str:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tidelog.spark_connector.jobs.export import EXPORT
 from tidelog.spark_connector.jobs.job import JobKind
+from tidelog.spark_connector.jobs.verify import VERIFY
 
-JOBS: tuple[JobKind, ...] = (EXPORT,)
+JOBS: tuple[JobKind, ...] = (EXPORT, VERIFY)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from tidelog.spark_connector.jobs.job import Facts, JobKind
+from tidelog.spark_connector.jobs.job import Facts, JobKind, Outcome
 from tidelog.spark_connector.jobs.topic_ranges import TopicRanges, add_read_options, ranges_now, read_options
 from tidelog.spark_connector.native_read import read
 from tidelog.storage.errors import Invalid
@@ -52,11 +52,11 @@ class Export:
         target = self._target
         return {**self._ranges.facts, "to": target.path, "format": target.format, "mode": target.mode}
 
-    def run(self) -> Facts:
+    def run(self) -> Outcome:
         assert self._ranges is not None, "run follows plan"
         if self._ranges.offsets:
             self._write(read(self._spark, **self._ranges.options))
-        return {**self._ranges.facts, "to": self._target.path}
+        return Outcome({**self._ranges.facts, "to": self._target.path})
 
     def _write(self, records: DataFrame) -> None:
         target = self._target

@@ -17,6 +17,16 @@ Facts: TypeAlias = Mapping[str, str | int | float]
 """Values by name, in the order in which people read them. Numbers have their unit in the name."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did. `findings`: lines for people about what it found. `sound`: whether the data that it checked is
+    undamaged; a job that checks nothing leaves it."""
+
+    facts: Facts
+    findings: tuple[str, ...] = ()
+    sound: bool = True
+
+
 class Job(Protocol):
     """One run. Both raise the errors of `tidelog.storage.errors`, and Spark's."""
 
@@ -24,7 +34,7 @@ class Job(Protocol):
         """Decide what the run takes, and describe it. It changes nothing."""
         ...
 
-    def run(self) -> Facts:
+    def run(self) -> Outcome:
         """Do what `plan` decided, and describe what was done. It is called once, after `plan`."""
         ...
 

@@ -19,7 +19,7 @@ from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import topic_id_of_list
 from tidelog.storage.manifests.shard_values import EMPTY, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState, cold_ends_in
-from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
+from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectReads, ObjectStore
 from tidelog.storage.parquet.parquet_format import (
     MAGIC,
     Footer,
@@ -89,7 +89,7 @@ async def described(store: ObjectStore, place: SegmentPlace, info: ObjectInfo) -
         return None
 
 
-async def check_segment(store: ObjectStore, segment: TopicSegment) -> None:
+async def check_segment(store: ObjectReads, segment: TopicSegment) -> None:
     """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NewerFormat`; `NotFound` if
     it is missing."""
     tail = await read_tail(store, segment)
@@ -104,7 +104,7 @@ def size_text(segment: TopicSegment, size_bytes: int) -> str:
     return f"has {size_bytes} bytes, its manifest says {segment.size_bytes}"
 
 
-async def _scanned(store: ObjectStore, segment: TopicSegment, tail: SegmentTail) -> str:
+async def _scanned(store: ObjectReads, segment: TopicSegment, tail: SegmentTail) -> str:
     """The sha256 of the object, whose records are checked."""
     footer, digest, order = tail.footer, hashlib.sha256(), RowOrder(segment.key, segment.spans)
     magic = await tail.read(store, 0, len(MAGIC))

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.shard_values import TopicSegment
-from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.object_store import ByteRange, ObjectReads
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer, footer_bytes
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, check_header, place_of
@@ -36,7 +36,7 @@ class SegmentTail:
         """To copy row groups whose bytes were read. Threads may share it."""
         return CopySource(self.key, SEGMENT_FLAVOR, self.data, self.footer)
 
-    async def read(self, store: ObjectStore, start: int, end: int) -> memoryview:
+    async def read(self, store: ObjectReads, start: int, end: int) -> memoryview:
         """Bytes ``[start, end)`` of the object. Raises `NotFound`, `Unavailable`."""
         first = self.footer.object_bytes - len(self.data)
         if start >= first:
@@ -44,7 +44,7 @@ class SegmentTail:
         return memoryview((await store.get(self.key, ByteRange(start, end - start))).data)
 
 
-async def read_tail(store: ObjectStore, segment: TopicSegment, bytes_min: int = 0) -> SegmentTail:
+async def read_tail(store: ObjectReads, segment: TopicSegment, bytes_min: int = 0) -> SegmentTail:
     """At least the last `bytes_min`. One request, two for a footer that is longer than usual. Raises `NotFound`,
     `Corrupt`, `Unavailable`."""
     data = await _last_bytes(store, segment, max(bytes_min, FOOTER_TAIL_BYTES + SPAN_TAIL_BYTES * len(segment.spans)))
@@ -57,7 +57,7 @@ async def read_tail(store: ObjectStore, segment: TopicSegment, bytes_min: int = 
     return SegmentTail(segment.key, footer, data)
 
 
-async def _last_bytes(store: ObjectStore, segment: TopicSegment, length: int) -> memoryview:
+async def _last_bytes(store: ObjectReads, segment: TopicSegment, length: int) -> memoryview:
     stored = await store.get(segment.key, ByteRange(-length))
     if stored.info.size != segment.size_bytes:
         raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")

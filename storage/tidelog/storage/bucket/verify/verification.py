@@ -6,7 +6,8 @@
     print(verification.summary)
 
 Shallow: the listing of all segments against the manifests, the header of every WAL entry, every stored version, the
-newest block of the history, every list of a topic. Deep: every byte, and the whole history.
+newest block of the history, every list of a topic. Deep: every byte, and the whole history. With `reads_segments` off,
+the bytes of segments are left to another reader, as Spark's executors.
 
 Brokers may run at the same time, because of the order. Write-ahead logs are read first and manifests second: records
 that are archived in between are in the manifests read later, so no gap appears that is none (inv. 5). The journals are
@@ -77,6 +78,7 @@ class BucketVerification:
         store: ObjectStore,
         *,
         deep: bool = False,
+        reads_segments: bool = True,
         topics: TopicKnowledge | None = None,
         journal: JournalCheck | None = None,
         groups: JournalCheck | None = None,
@@ -87,6 +89,7 @@ class BucketVerification:
     ) -> None:
         self._store = store
         self._deep = deep
+        self._reads_segments = deep and reads_segments
         self._runtime = runtime or Runtime()
         self._topics = TopicCheck(store, self._runtime, topics)
         self._journals = [check for check in (groups, journal) if check is not None]
@@ -176,7 +179,7 @@ class BucketVerification:
     async def _begin(self, place: SegmentPlace) -> SegmentsCheck:
         wal, look = self.state.wal.get(place.topic_id) or TopicWal(), self._looks(place.shard)
         report = self._topics.unless_deleted(place.topic_id, self._report)
-        check = SegmentsCheck(self._store, look, place, wal, report, deep=self._deep, requests=self._requests)
+        check = SegmentsCheck(self._store, look, place, wal, report, deep=self._reads_segments, requests=self._requests)
         await check.begin()
         state = check.topic.state if check.topic else None
         self.state.see(place, max(state.all_partitions if state else {}, default=-1))
