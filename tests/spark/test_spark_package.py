@@ -38,3 +38,21 @@ def test_a_python_without_tidelog_reads_a_segment_with_the_zip_alone(tmp_path: P
 
     assert answer.returncode == 0, answer.stderr
     assert int(answer.stdout) == 90
+
+
+IMPORTED_WITH_FEW = """
+import sys
+class Few:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("cachetools", "aioboto3", "aiohttp", "rich", "typer", "urllib3", "zstandard", "grpc"):
+            raise ImportError(f"executors do not have {name}")
+sys.meta_path.insert(0, Few())
+import tidelog.spark_connector.source
+import tidelog.spark_connector.jobs.__main__
+import tidelog.spark_connector.jobs.segment_checks
+"""
+
+
+def test_jobs_and_tasks_import_only_what_executors_have() -> None:
+    answer = subprocess.run([sys.executable, "-c", IMPORTED_WITH_FEW], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr

@@ -14,30 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import SparkSession
 
-from tidelog.spark_connector.arrow_reads import ArrowReads
 from tidelog.spark_connector.jobs.job import Facts, JobKind, Outcome
-from tidelog.storage.bucket.finding import UNREADABLE, Finding, Summary, unreadable
-from tidelog.storage.bucket.listing import shards_in
-from tidelog.storage.bucket.segment_reading import check_segment
-from tidelog.storage.bucket.shard_look import ShardLooks
-from tidelog.storage.bucket.verify.verification import BucketVerification
-from tidelog.storage.errors import NotFound
+from tidelog.spark_connector.jobs.segment_checks import check_segments
+from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.manifests.shard_values import TopicSegment
-from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.arrow_files import arrow_files
-from tidelog.storage.stores.opening import open_store
-from tidelog.storage.stores.retrying import RetryingObjectStore
 
 TASK_BYTES = 512 << 20
 """A task checks about this many bytes."""
 SEGMENTS_PER_TASK_MAX = 1_000
-HARM = "restore it from a copy of the bucket, or run `tidelog bucket repair`"
 
 
 class Verify:
@@ -49,16 +38,21 @@ class Verify:
         self._tasks: Sequence[Sequence[TopicSegment]] = ()
 
     def plan(self) -> Facts:
-        self._tasks = tasks_of(asyncio.run(_listed(self._store)))
+        # Imported here: other jobs run on drivers that lack what the walk needs.
+        from tidelog.spark_connector.jobs.bucket_walk import listed_segments
+
+        self._tasks = tasks_of(asyncio.run(listed_segments(self._store)))
         return self._facts
 
     def run(self) -> Outcome:
+        from tidelog.spark_connector.jobs.bucket_walk import check_rest
+
         checks = self._spark.sparkContext.parallelize(self._tasks, max(1, len(self._tasks)))
         store = self._store
         found = checks.flatMap(lambda segments: check_segments(store, segments)).collect()
         damaged = [finding for finding in found if isinstance(finding, Finding)]
         gone = [segment for segment in found if isinstance(segment, TopicSegment)]
-        rest, summary = asyncio.run(_rest(store, gone))
+        rest, summary = asyncio.run(check_rest(store, gone))
         errors = summary.errors + len(damaged)
         facts = {**self._facts, "objects": summary.objects, "errors": errors, "orphans": summary.orphans}
         return Outcome(facts, tuple(map(_line, (*damaged, *rest))), sound=not errors)
@@ -85,59 +79,6 @@ def tasks_of(segments: Iterable[TopicSegment]) -> list[list[TopicSegment]]:
         tasks[-1].append(segment)
         size_bytes += segment.size_bytes
     return tasks
-
-
-def check_segments(store: str, segments: Sequence[TopicSegment]) -> Iterator[Finding | TopicSegment]:
-    """What is wrong with them; of those that are missing, the segment itself."""
-    reads = ArrowReads(store)
-    for segment in segments:
-        try:
-            asyncio.run(check_segment(reads, segment))
-        except UNREADABLE as fault:
-            yield unreadable(fault, segment.size_bytes, harm=HARM)
-        except NotFound:
-            yield segment
-
-
-async def _listed(store: str) -> list[TopicSegment]:
-    """All segments that the manifests name, in the order of their keys. Those of a manifest that cannot be read are
-    left out; the walk of the rest reports it."""
-    async with _opened(store) as bucket:
-        looks = ShardLooks(bucket, Runtime())
-        found: list[TopicSegment] = []
-        for shard in sorted(await shards_in(bucket)):
-            await looks(shard).refresh()
-        for place in looks.places():
-            with suppress(*UNREADABLE):
-                if topic := await looks(place.shard).topic(place.topic_id):
-                    found += [segment for key in topic.keys if (segment := topic.segment(key))]
-        return sorted(found, key=lambda segment: segment.key)
-
-
-async def _rest(store: str, gone: Sequence[TopicSegment]) -> tuple[list[Finding], Summary]:
-    """The findings about everything but the bytes of segments. The walk also reports missing segments. Those in `gone`
-    that exist after all, because the store was away for a moment, are read now."""
-    async with _opened(store) as bucket:
-        walk = BucketVerification(bucket, deep=True, reads_segments=False)
-        found = [finding async for finding in walk.findings()]
-        for segment in gone:
-            try:
-                await check_segment(bucket, segment)
-            except UNREADABLE as fault:
-                found.append(unreadable(fault, segment.size_bytes, harm=HARM))
-            except NotFound:
-                pass  # merged or deleted since, or among the findings
-        return found, walk.summary
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[ObjectStore]:
-    runtime = Runtime()
-    store = RetryingObjectStore(open_store(url, runtime=runtime), runtime)
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 def _line(finding: Finding) -> str:
