@@ -78,15 +78,15 @@ def test_what_is_no_batch_keeps_its_own_error() -> None:
 
 @given(records(), codecs, st.integers(0, (1 << 63) - 10), st.integers(-1, (1 << 31) - 1))
 def test_a_batch_at_its_place_has_the_same_records(found: list[Record], codec: Codec, offset: int, epoch: int) -> None:
-    data = pa.py_buffer(batch_of(found, Made(codec)))
+    data = batch_of(found, Made(codec))
     start, rest = at_place(data, offset, epoch)
-    assert rest.address == data.address + len(start)  # not copied
-    placed = decoded(start + rest.to_pybytes())
+    assert rest.obj is data  # not copied
+    placed = decoded(start + bytes(rest))
     assert (placed.header.base_offset, placed.header.leader_epoch) == (offset, epoch)
     assert records_of(placed) == found
 
 
 def test_only_the_offset_and_the_epoch_change() -> None:
     data = batch_of(TWO)
-    start, rest = at_place(pa.py_buffer(data), 1 << 40, 9)
-    assert start + rest.to_pybytes() == struct.pack(">q", 1 << 40) + data[8:12] + struct.pack(">i", 9) + data[16:]
+    start, rest = at_place(data, 1 << 40, 9)
+    assert start + bytes(rest) == struct.pack(">q", 1 << 40) + data[8:12] + struct.pack(">i", 9) + data[16:]

@@ -31,10 +31,10 @@ def decode_produced(data: pa.Buffer, bytes_max: int) -> DecodedBatch:
     return found
 
 
-def at_place(batch: pa.Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, pa.Buffer]:
+def at_place(batch: bytes, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
     """The batch with its place in the log, as two pieces. Its records are not copied and the CRC stays right."""
     _, length, _ = _START.unpack_from(batch)
-    return _START.pack(base_offset, length, leader_epoch), batch.slice(_START.size)
+    return _START.pack(base_offset, length, leader_epoch), memoryview(batch)[_START.size :]
 
 
 def _check_header(header: BatchHeader) -> None:

@@ -215,12 +215,11 @@ class LocalBroker:
         wait_ms = min(limits.wait_ms, self._settings.fetch_max_wait_ms)
         if context.deadline_s is not None and wait_ms:
             wait_ms = int(context.bounded_s(wait_ms / 1000, self._clock.monotonic()) * 1000)
-        return FetchLimits(
-            min(limits.max_records, self._settings.fetch_max_records),
-            min(limits.max_bytes, self._settings.fetch_max_bytes),
-            wait_ms,
-            fresh=limits.fresh,
-            stored=limits.stored,
+        return replace(
+            limits,
+            max_records=min(limits.max_records, self._settings.fetch_max_records),
+            max_bytes=min(limits.max_bytes, self._settings.fetch_max_bytes),
+            wait_ms=wait_ms,
         )
 
     async def epoch_end(self, _context: RequestContext, /, topic: str, partition: int, epoch: int) -> EpochEnd:

@@ -40,7 +40,8 @@ class FetchLimits:
     none, only the offsets of positions and the ends. `wait_ms`: how long to wait for the first record. Not `fresh`:
     without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold records may come
     as stored row groups, which the caller decodes; the
-    first one may have `first_bytes`, if that is more than `max_bytes`."""
+    first one may have `first_bytes`, if that is more than `max_bytes`. `sent`: recent records may come as their
+    producers sent them (`SentBatch`), whose bytes are limited then."""
 
     max_records: int
     max_bytes: int
@@ -48,14 +49,29 @@ class FetchLimits:
     fresh: bool = True
     stored: bool = False
     first_bytes: int = 0
+    sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """`count` records from `base_offset` on, as their producer sent them: a record batch of Kafka's protocol. Of its
+    fields, only the place in the log is not that of these records (`PartDraft.sent`)."""
+
+    base_offset: int
+    count: int
+    data: bytes
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.count
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`batches` have `records.RECORD_SCHEMA`, or the records are in `stored`, if the caller takes that; the next read
-    begins at `next_offset`. `high_watermark` is the end that
-    the answering broker knows. It may be outdated if there are records; a broker that reads cold records without the
-    leader knows only the cold end. `cold_end`: None if it is unknown."""
+    """`batches` have `records.RECORD_SCHEMA`, or the records are in `stored` or `sent`, if the caller takes that; the
+    first of `sent` may begin before the offset that was asked for. The next read begins at `next_offset`.
+    `high_watermark` is the end that the answering broker knows. It may be outdated if there are records; a broker that
+    reads cold records without the leader knows only the cold end. `cold_end`: None if it is unknown."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
@@ -63,6 +79,7 @@ class Fetched:
     high_watermark: int
     cold_end: int | None = None
     stored: WholeGroups | None = None
+    sent: Sequence[SentBatch] = ()
 
 
 @dataclass(frozen=True)

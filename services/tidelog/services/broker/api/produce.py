@@ -56,13 +56,15 @@ class Draft:
 
 @dataclass(frozen=True)
 class PartDraft:
-    """Records for one partition, appended as one batch. `records` and `body_bytes` as in `Draft`."""
+    """Records for one partition, appended as one batch. `records` and `body_bytes` as in `Draft`. `sent`: the same
+    records as the client sent them, for readers that take them so (`fetch.SentBatch`)."""
 
     topic: str
     partition: int
     records: pa.Table
     body_bytes: int
     producer: ProducerSequence | None = None
+    sent: bytes | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ class EntryReader:
         self._reads = reads
         self._flights: SingleFlight[EntryName, pa.Table] = SingleFlight()
 
+    @property
+    def hot_tail(self) -> HotTail:
+        """The recent entries."""
+        return self._hot_tail
+
     def in_memory(self, name: EntryName) -> pa.Table | None:
         """The entry's records (`WAL_SCHEMA`) if they are in memory."""
         records = self._hot_tail.get(name)

@@ -48,7 +48,7 @@ class _Open:
 
     def answer(self, read: PartRead) -> FetchedPart:
         ends = (self.state.log_start_offset, self.state.high_watermark, self.state.cold_end)
-        return FetchedPart(self.part, Fetched(read.batches, read.next_offset, *ends, read.stored))
+        return FetchedPart(self.part, Fetched(read.batches, read.next_offset, *ends, read.stored, read.sent))
 
     def unread(self) -> FetchedPart:
         return self.answer(PartRead((), self.part.begin))

@@ -24,10 +24,11 @@ import numpy as np
 import pyarrow as pa
 from cachetools import LRUCache
 
-from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.fetch import FetchLimits, SentBatch
 from tidelog.services.broker.read.entry_reader import EntryReader
 from tidelog.services.broker.read.read_budget import ReadBudget
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.read.sent_reads import read_sent
 from tidelog.services.broker.read.stored_pieces import StoredPieces
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.shard.record_columns import timestamps_ms
@@ -69,12 +70,13 @@ class Partitions(Protocol):
 
 @dataclass(frozen=True)
 class PartRead:
-    """What a read found: `batches` (`RECORD_SCHEMA`), or records in `stored` row groups; and the next offset to
-    read."""
+    """What a read found: `batches` (`RECORD_SCHEMA`), or records in `stored` row groups, or as they were `sent`; and
+    the next offset to read."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
     stored: WholeGroups | None = None
+    sent: Sequence[SentBatch] = ()
 
 
 class PartitionReader:
@@ -90,7 +92,11 @@ class PartitionReader:
         self._fetch_ends: LRUCache[tuple[TopicPartition, int], None] = LRUCache(ENDS_MAX)
 
     async def fetch(self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits) -> PartRead:
-        """As `read`; as stored row groups where the limits take that and it pays."""
+        """As `read`; as they were sent, or as stored row groups, where the limits take that and it pays."""
+        if limits.sent and (sent := read_sent(self._entries.hot_tail, state, offset, limits)):
+            payload_bytes = sum(len(batch.data) for batch in sent)
+            self._measurements.fetched(state.topic, sum(batch.count for batch in sent), payload_bytes)
+            return PartRead((), sent[-1].next_offset, sent=sent)
         if limits.stored and (stored := await self._read_stored(partitions, state, offset, limits)):
             self._handed_out(state, stored, limits)
             return PartRead((), stored.next_offset, stored)

@@ -24,7 +24,7 @@ class SharedLimits:
     exceed the limits."""
 
     def __init__(self, limits: FetchLimits) -> None:
-        self._fresh, self.stored = limits.fresh, limits.stored
+        self._fresh, self.stored, self._sent = limits.fresh, limits.stored, limits.sent
         self.records_left = limits.max_records
         self.bytes_left = limits.max_bytes
         self._group_bytes = max(SHARE_BYTES_MIN, min(ROW_GROUP_RAW_BYTES, limits.max_bytes // 2))
@@ -55,11 +55,12 @@ class SharedLimits:
             fresh=self._fresh,
             stored=self.stored,
             first_bytes=min(part.max_bytes, self.bytes_left, share_bytes * FIRST_GROUP_SHARES),
+            sent=self._sent,
         )
 
     def take(self, answer: FetchedPart) -> FetchedPart:
         """Count the records of `answer`, and return it; without its records if they do not fit."""
-        if answer.fetched is None or not (answer.fetched.batches or answer.fetched.stored):
+        if answer.fetched is None or not (answer.fetched.batches or answer.fetched.stored or answer.fetched.sent):
             return answer
         records, size_bytes = _size(answer.fetched)
         if not self._first_fits and (records > self.records_left or size_bytes > self.bytes_left):
@@ -78,12 +79,15 @@ def within(answers: Iterable[FetchedPart], limits: FetchLimits) -> Sequence[Fetc
 
 def unread(part: FetchPart, state: Fetched) -> FetchedPart:
     """The answer for a partition from which nothing is read; its ends are those of `state`."""
-    return FetchedPart(part, replace(state, batches=(), stored=None, next_offset=part.begin))
+    return FetchedPart(part, replace(state, batches=(), stored=None, sent=(), next_offset=part.begin))
 
 
 def _size(fetched: Fetched) -> tuple[int, int]:
-    """The records, and the bytes of their keys and values; those of stored row groups are as the footer has them."""
+    """The records, and the bytes of their keys and values; those of stored row groups are as the footer has them, those
+    of batches as they were sent are all that is sent."""
     if fetched.stored:
         return fetched.stored.records, fetched.stored.raw_bytes
+    if fetched.sent:
+        return sum(batch.count for batch in fetched.sent), sum(len(batch.data) for batch in fetched.sent)
     records = sum(batch.num_rows for batch in fetched.batches)
     return records, sum(payload_bytes_total(batch) for batch in fetched.batches)

@@ -54,7 +54,8 @@ class BufferBudget:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Records of one request for one partition, with offsets from `base_offset` on."""
+    """Records of one request for one partition, with offsets from `base_offset` on. `sent`: the same as the client sent
+    them (`api.PartDraft`), whose bytes are not part of `held_bytes`."""
 
     partition: PartitionState
     records: pa.Table
@@ -63,6 +64,7 @@ class Append:
     payload_bytes: int
     timestamp_ms_max: int
     mark: ProducerMark | None = None
+    sent: bytes | None = None
 
     @property
     def count(self) -> int:
@@ -71,11 +73,17 @@ class Append:
 
 @dataclass(slots=True)
 class Batch:
-    """The appends of one WAL entry."""
+    """The appends of one WAL entry. `sent_bytes`: of their `sent`, which are not part of the entry."""
 
     outcome: Outcome
     appends: list[Append] = field(default_factory=list)
     held_bytes: int = 0
+    sent_bytes: int = 0
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The room that its appends have reserved in the budget."""
+        return self.held_bytes + self.sent_bytes
 
 
 class AppendBuffer:
@@ -102,6 +110,7 @@ class AppendBuffer:
         batch = self._filling(append.held_bytes)
         batch.appends.append(append)
         batch.held_bytes += append.held_bytes
+        batch.sent_bytes += len(append.sent or b"")
         self.held_bytes += append.held_bytes
         return batch.outcome
 

@@ -5,6 +5,7 @@ Pure, and run in a thread. Columns are built for the whole entry; only appends a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.services.broker.api.fetch import SentBatch
 from tidelog.services.broker.shard.append_buffer import Append
+from tidelog.services.broker.shard.sent_entry import BATCH_OVERHEAD_BYTES, SentEntry
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal.wal_entry import PreparedEntry, ProducerMark, Span, WalCodec, WalHeader
 
@@ -36,12 +40,14 @@ class SpanDraft:
 
 @dataclass(frozen=True)
 class EntryDraft:
-    """The content of an entry. `held_bytes`: the memory that `records` keeps alive."""
+    """The content of an entry. `held_bytes`: the memory that `records` keeps alive. `sent`: its batches as their
+    producers sent them, None if none came so."""
 
     records: pa.Table
     spans: tuple[SpanDraft, ...]
     producers: tuple[ProducerMark, ...]
     held_bytes: int
+    sent: SentEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def entry_draft(appends: Sequence[Append]) -> EntryDraft:
     records = _with_places(payload, ordered, counts, first_rows)
     marks = tuple(append.mark for append in ordered if append.mark)
     placed = records.nbytes - payload.nbytes
-    return EntryDraft(records, _spans(ordered, first_rows.tolist()), marks, held_bytes + placed)
+    return EntryDraft(records, _spans(ordered, first_rows.tolist()), marks, held_bytes + placed, _sent(ordered))
 
 
 def _draft_of_one(append: Append) -> EntryDraft:
@@ -91,7 +97,18 @@ def _draft_of_one(append: Append) -> EntryDraft:
         _spans((append,), (0,)),
         (append.mark,) if append.mark else (),
         held_bytes,
+        _sent((append,)),
     )
+
+
+def _sent(ordered: Sequence[Append]) -> SentEntry | None:
+    batches: defaultdict[TopicPartition, list[SentBatch]] = defaultdict(list)
+    size_bytes = 0
+    for append in ordered:
+        if append.sent is not None:
+            batches[append.partition.topic_partition].append(SentBatch(append.base_offset, append.count, append.sent))
+            size_bytes += len(append.sent) + BATCH_OVERHEAD_BYTES
+    return SentEntry(dict(batches), size_bytes) if batches else None
 
 
 def _with_places(payload: pa.Table, ordered: Sequence[Append], counts: _Int64s, first_rows: _Int64s) -> pa.Table:

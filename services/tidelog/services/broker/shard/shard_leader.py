@@ -178,6 +178,7 @@ class ShardLeader:
         self.extent.add(header, size_bytes)
         self._keeper.committed(IndexedEntry(header, size_bytes))
         self._resources.hot_tail.put(name, draft.records, draft.held_bytes)
+        self._resources.hot_tail.put_sent(name, draft.sent)
         states = {append.partition.topic_partition: append.partition for append in batch.appends}
         for drafted in draft.spans:
             state = states[drafted.span.topic_partition]
@@ -191,7 +192,7 @@ class ShardLeader:
             self._settled.set()
 
     def _settle(self, batch: Batch, failure: ShardFailure | None) -> None:
-        self._resources.budget.release(batch.held_bytes)
+        self._resources.budget.release(batch.reserved_bytes)
         self.loss_window.settle(batch.outcome)
         batch.outcome.set_result(failure)
 

@@ -35,7 +35,9 @@ class PartAdmission:
             admitted = admit(part.records, topic.config, key_bytes_max=self._key_bytes_max, now_ms=now_ms)
         except TidelogError as error:
             return error
-        return topic, whole(part.partition, admitted, part.body_bytes)
+        # a batch as it was sent has the timestamps of its producer
+        sent = part.sent if topic.config.message_timestamp_type == "CreateTime" else None
+        return topic, whole(part.partition, admitted, part.body_bytes, sent)
 
 
 def without_errors(admitted: Sequence[Routed | TidelogError]) -> Iterator[Routed]:

@@ -112,7 +112,14 @@ def place(target: Target, producer: ProducerSequence | None) -> Placed:
     if mark:
         state.producers.remember(mark, share.timestamp_ms_max)
     append = Append(
-        state, share.records, base_offset, held_bytes(share), share.payload_bytes, share.timestamp_ms_max, mark
+        state,
+        share.records,
+        base_offset,
+        share.held_bytes + APPEND_OVERHEAD_BYTES,
+        share.payload_bytes,
+        share.timestamp_ms_max,
+        mark,
+        share.sent,
     )
     state.last_outcome = target.leader.append(append)
     return Placed(target, append, state.last_outcome)
@@ -120,7 +127,7 @@ def place(target: Target, producer: ProducerSequence | None) -> Placed:
 
 def held_bytes(share: Share) -> int:
     """The room that `share` needs in the buffer."""
-    return share.held_bytes + APPEND_OVERHEAD_BYTES
+    return share.held_bytes + APPEND_OVERHEAD_BYTES + len(share.sent or b"")
 
 
 def _loaded(shards: ShardSet, wanted: Routed | TidelogError) -> Target | TidelogError | None:

@@ -32,7 +32,7 @@ from tidelog.storage.runtime import Clock
 @dataclass(frozen=True)
 class Share:
     """The records of a request for one partition. `held_bytes`: the memory that they keep alive; `payload_bytes`: of
-    their keys and values; `rows` as in `Appended`."""
+    their keys and values; `rows` as in `Appended`; `sent` as in `PartDraft`."""
 
     partition: int
     records: pa.Table
@@ -40,6 +40,7 @@ class Share:
     payload_bytes: int
     timestamp_ms_max: int
     rows: npt.NDArray[np.int64] | None = None
+    sent: bytes | None = None
 
 
 ROUTED_INLINE_MAX = 20_000
@@ -89,10 +90,11 @@ class RequestSplitter:
         return (whole(options.partition, records, draft.body_bytes),)
 
 
-def whole(partition: int, admitted: Admitted, held_bytes: int) -> Share:
+def whole(partition: int, admitted: Admitted, held_bytes: int, sent: bytes | None = None) -> Share:
     """A share of all records; nothing is copied."""
     payload_bytes = int(admitted.payload_bytes.sum())
-    return Share(partition, admitted.records, held_bytes, payload_bytes, int(admitted.timestamps_ms.max()))
+    latest_ms = int(admitted.timestamps_ms.max())
+    return Share(partition, admitted.records, held_bytes, payload_bytes, latest_ms, sent=sent)
 
 
 def route(

@@ -1,13 +1,13 @@
-"""Fetched records as record batches."""
+"""Fetched records as record batches: those that producers sent, with their place in the log, or encoded from Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from tidelog.record_batches.encode import BatchRules, empty_batch, encode_batches
-from tidelog.services.broker.api.fetch import Fetched, FetchedPart
+from tidelog.record_batches.produced import at_place
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, SentBatch
+from tidelog.services.kafka.protocol.api import Buffer
 from tidelog.services.kafka.protocol.error_codes import Family, error_code
 from tidelog.services.kafka.protocol.fetch_messages import KafkaPart
 
@@ -23,21 +23,27 @@ def _encoded(each: FetchedPart, rules: BatchRules) -> KafkaPart:
         return KafkaPart(part.topic, part.partition, error_code(each.error, Family.READ))
     if found is None:
         return KafkaPart(part.topic, part.partition)  # its turn comes with the next request
-    records = [memoryview(batch) for batch in _batches(found, part.begin, rules)]
+    records = _placed(found.sent, rules) if found.sent else _batches(found, part.begin, rules)
     return KafkaPart(
         part.topic,
         part.partition,
         high_watermark=found.high_watermark,
         log_start_offset=found.log_start_offset,
-        records=records,
+        records=list(records),
     )
 
 
-def _batches(found: Fetched, offset: int, rules: BatchRules) -> Iterator[pa.Buffer]:
+def _placed(sent: Sequence[SentBatch], rules: BatchRules) -> Iterator[Buffer]:
+    for batch in sent:
+        yield from at_place(batch.data, batch.base_offset, rules.leader_epoch)
+
+
+def _batches(found: Fetched, offset: int, rules: BatchRules) -> Iterator[Buffer]:
     """The last batch reaches to the next offset, also over records that compaction removed; without it the client would
     ask for them for ever."""
     last = len(found.batches) - 1
     for at, batch in enumerate(found.batches):
-        yield from encode_batches(batch, rules, found.next_offset if at == last else None)
+        next_offset = found.next_offset if at == last else None
+        yield from (memoryview(each) for each in encode_batches(batch, rules, next_offset))
     if not found.batches and found.next_offset > offset:
-        yield empty_batch(offset, found.next_offset, rules.leader_epoch)
+        yield memoryview(empty_batch(offset, found.next_offset, rules.leader_epoch))

@@ -60,8 +60,10 @@ def drafts(parts: Sequence[ProducePart], bytes_max: int) -> Sequence[PartDraft |
 
 
 def _draft(part: ProducePart, decoded: DecodedBatch) -> PartDraft:
+    """The batch as it was sent is copied, so that it does not keep the whole request in memory."""
     header, records = decoded.header, pa.Table.from_batches([decoded.records])
-    return PartDraft(part.topic, part.partition, records, records.nbytes, _sequence(header))
+    sent = bytes(part.records or b"")
+    return PartDraft(part.topic, part.partition, records, records.nbytes, _sequence(header), sent)
 
 
 def _sequence(header: BatchHeader) -> ProducerSequence | None:
