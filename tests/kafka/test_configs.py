@@ -14,7 +14,7 @@ from tidelog.services.broker.api.request_context import BROKER_ITSELF
 from tidelog.services.kafka.protocol.api_table import API_TABLE
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
-TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
 
@@ -72,10 +72,11 @@ async def test_the_configs_of_a_topic_have_values_sources_and_synonyms(
     assert set(TopicConfig().as_kafka()) < set(configs)
     retention, policy = configs["retention.ms"], configs["cleanup.policy"]
     assert (retention.value, retention.config_source) == ("1000", DYNAMIC_TOPIC)
-    assert [(each.value, each.source) for each in retention.synonyms] == [
-        ("1000", DYNAMIC_TOPIC),
-        ("604800000", DEFAULT),
-    ]
+    synonyms = {each.name: [(s.name, s.value, s.source) for s in each.synonyms] for each in (retention, policy)}
+    assert synonyms == {
+        "retention.ms": [("retention.ms", "1000", DYNAMIC_TOPIC)],
+        "cleanup.policy": [("log.cleanup.policy", "delete", DEFAULT)],
+    }
     assert (policy.value, policy.config_source, policy.read_only) == ("delete", DEFAULT, False)
     assert configs["min.insync.replicas"].value == "1", "a config of Kafka without an effect has Kafka's default"
     if version >= 3:
@@ -90,8 +91,19 @@ async def test_only_the_named_configs_are_described(client: KioClient, topic: st
 async def test_what_cannot_be_described_has_a_code(client: KioClient) -> None:
     assert (await described(client, TOPIC, "absent")).error_code == ErrorCode.unknown_topic_or_partition
     assert (await described(client, TOPIC, "a b")).error_code == ErrorCode.invalid_topic_exception
-    assert (await described(client, CLIENT_METRICS, "x")).error_code == ErrorCode.invalid_request
+    assert (await described(client, CLIENT_METRICS, "")).error_code == ErrorCode.invalid_request
+    assert (await described(client, GROUP, "")).error_code == ErrorCode.invalid_request
+    assert (await described(client, 77, "x")).error_code == ErrorCode.invalid_request
     assert (await described(client, BROKER, "77")).error_code == ErrorCode.invalid_request
+
+
+async def test_a_group_has_the_configs_of_the_broker(client: KioClient) -> None:
+    result = await described(client, GROUP, "any")
+    values = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert values == {
+        "consumer.heartbeat.interval.ms": ("5000", DEFAULT),
+        "consumer.session.timeout.ms": ("45000", DEFAULT),
+    }
 
 
 async def test_the_configs_of_a_broker_are_its_settings(client: KioClient) -> None:
@@ -150,7 +162,7 @@ async def test_a_check_changes_nothing(client: KioClient, served: KafkaServed, t
 
 
 async def test_other_resources_are_not_changed(client: KioClient) -> None:
-    assert (await altered(client, ("a", SET, "5"), kind=BROKER, name="1")).error_code == ErrorCode.policy_violation
+    assert (await altered(client, ("a", SET, "5"), kind=BROKER, name="0")).error_code == ErrorCode.policy_violation
     absent = await altered(client, ("segment.ms", SET, "5"), name="absent")
     assert absent.error_code == ErrorCode.unknown_topic_or_partition
 

@@ -6,10 +6,12 @@ from functools import partial
 
 from kio.schema.alter_configs.v2.request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
+from kio.schema.errors import ErrorCode
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.kafka.apis.config_changes import Changes, alter_resource
 from tidelog.services.kafka.apis.immediate import ImmediateApi
+from tidelog.services.kafka.apis.refusals import Refused
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 
@@ -29,4 +31,9 @@ class AlterConfigsApi(ImmediateApi):
 
 
 def _changes(configs: tuple[AlterableConfig, ...], topic: Topic) -> Changes:
+    """Raises `Refused`."""
+    for config in configs:
+        if config.value is None:
+            text = f"{config.name[:200]} has no value: give one, or leave the config out"
+            raise Refused(ErrorCode.invalid_request, text)
     return dict.fromkeys(topic.config.as_kafka()) | {config.name: config.value for config in configs}

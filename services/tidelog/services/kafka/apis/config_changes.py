@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.broker import Broker
-from tidelog.services.kafka.apis.config_resources import Resource, fixed_broker, no_such_resource
+from tidelog.services.kafka.apis.config_resources import Resource, fixed
 from tidelog.services.kafka.apis.refusals import refusal_of
 from tidelog.services.kafka.apis.topic_configs import stored_changes
 from tidelog.services.kafka.apis.topic_lookup import TopicLookup
@@ -42,7 +42,8 @@ def _altered(
 ) -> Awaitable[None]:
     if asked.resource_type == Resource.TOPIC:
         return _alter_topic(broker, call, asked.resource_name, changes_of, only_check)
-    raise fixed_broker() if asked.resource_type == Resource.BROKER else no_such_resource(asked.resource_type)
+    own = broker.status().node_id
+    raise fixed(asked.resource_type, asked.resource_name, [config.name for config in asked.configs], own)
 
 
 async def _alter_topic(

@@ -40,6 +40,8 @@ class CreatePartitionsApi(ImmediateApi):
                 await self._broker.alter_topic(call.context, wanted.name, int(wanted.count), {})
         except TidelogError as error:
             code, message = refusal_of(error)
+            if code is ErrorCode.invalid_topic_exception:  # no topic has such a name
+                code = ErrorCode.unknown_topic_or_partition
         return CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=message)
 
     async def _check(self, call: Call, wanted: CreatePartitionsTopic) -> None:

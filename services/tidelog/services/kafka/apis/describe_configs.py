@@ -1,4 +1,7 @@
-"""DescribeConfigs (32): the configs of topics and brokers, with Kafka's names, defaults and sources."""
+"""DescribeConfigs (32): the configs of topics, brokers and groups, with Kafka's names, defaults and sources.
+
+Clients ask a broker for its own configs. Loggers of brokers and subscriptions to client metrics have none here.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.apis.broker_configs import broker_config_entries
-from tidelog.services.kafka.apis.config_resources import Resource, no_such_resource
+from tidelog.services.kafka.apis.config_resources import Resource, check_named, check_own
+from tidelog.services.kafka.apis.config_synonyms import default_name
+from tidelog.services.kafka.apis.group_configs import group_config_entries
 from tidelog.services.kafka.apis.immediate import ImmediateApi
-from tidelog.services.kafka.apis.refusals import Refused, refusal_of
+from tidelog.services.kafka.apis.refusals import refusal_of
 from tidelog.services.kafka.apis.topic_configs import ConfigEntry, Source, topic_config_entries
 from tidelog.services.kafka.apis.topic_lookup import TopicLookup
 from tidelog.services.kafka.cluster_nodes import own_node_id
@@ -55,19 +60,17 @@ class DescribeConfigsApi(ImmediateApi):
         if asked.resource_type == Resource.TOPIC:
             topic = await TopicLookup(self._broker, call.context).by_name(asked.resource_name)
             return topic_config_entries(topic.config)
-        if asked.resource_type == Resource.BROKER:
-            return self._of_broker(asked.resource_name)
-        raise no_such_resource(asked.resource_type)
-
-    def _of_broker(self, name: str) -> Iterable[ConfigEntry]:
-        """Clients send the request to the broker that they ask about. An empty name asks for the dynamic defaults of
-        all brokers; there are none."""
-        if not name:
+        if asked.resource_type == Resource.BROKER and not asked.resource_name:
+            return ()  # the dynamic defaults of all brokers: there are none
+        check_named(asked.resource_type, asked.resource_name)
+        if asked.resource_type == Resource.GROUP:
+            return group_config_entries(self._service.settings)
+        if asked.resource_type == Resource.CLIENT_METRICS:
             return ()
         own = own_node_id(self._service)
-        if name != str(own):
-            raise Refused(ErrorCode.invalid_request, f"this is broker {own}: ask broker {name[:40]} itself")
-        return broker_config_entries(self._service.settings, own)
+        check_own(asked.resource_name, own)
+        is_broker = asked.resource_type == Resource.BROKER
+        return broker_config_entries(self._service.settings, own) if is_broker else ()
 
 
 def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:
@@ -87,4 +90,5 @@ def _synonyms(entry: ConfigEntry) -> Iterable[DescribeConfigsSynonym]:
     """The values that `entry` has, in order of precedence."""
     if entry.source is not Source.DEFAULT:
         yield DescribeConfigsSynonym(name=entry.name, value=entry.value, source=int(entry.source))
-    yield DescribeConfigsSynonym(name=entry.name, value=entry.default, source=int(Source.DEFAULT))
+    if (name := default_name(entry.name)) is not None:
+        yield DescribeConfigsSynonym(name=name, value=entry.default, source=int(Source.DEFAULT))

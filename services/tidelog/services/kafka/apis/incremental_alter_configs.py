@@ -49,11 +49,12 @@ class IncrementalAlterConfigsApi(ImmediateApi):
 
 
 def _changes(configs: tuple[AlterableConfig, ...], topic: Topic) -> Changes:
-    """Raises `Refused`."""
+    """A config that does not exist may be deleted, as in Kafka. Raises `Refused`."""
     changes = {config.name: _value(config, topic) for config in configs}
     if len(changes) < len(configs):
         raise Refused(ErrorCode.invalid_request, "the request names a config twice")
-    return changes
+    known = topic.config.as_kafka()
+    return {name: value for name, value in changes.items() if value is not None or name in known}
 
 
 def _value(config: AlterableConfig, topic: Topic) -> str | None:

@@ -72,7 +72,7 @@ _APIS = (
     _api(12, "Heartbeat", 0, 4, 4, "groups.heartbeat"),
     _api(13, "LeaveGroup", 0, 5, 4, "groups.leave_group"),
     _api(14, "SyncGroup", 0, 5, 4, "groups.sync_group", is_long_poll=True),
-    _api(15, "DescribeGroups", 0, 5, 5, "groups.describe_groups"),
+    _api(15, "DescribeGroups", 0, 6, 5, "groups.describe_groups"),
     _api(16, "ListGroups", 0, 5, 3, "groups.list_groups"),
     _api(42, "DeleteGroups", 0, 2, 2, "groups.delete_groups"),
     _api(47, "OffsetDelete", 0, 0, NEVER, "groups.offset_delete"),

@@ -1,9 +1,10 @@
-"""DescribeGroups (15): classic groups and their members. A group that does not exist is Dead, as in Kafka."""
+"""DescribeGroups (15): classic groups and their members. A group that does not exist is Dead, as in Kafka; from
+version 6 on with GROUP_ID_NOT_FOUND (KIP-1043)."""
 
 from __future__ import annotations
 
-from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
-from kio.schema.describe_groups.v5.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.apis.groups.group_codes import classic_code
@@ -16,6 +17,7 @@ from tidelog.wire.groups import DescribeGroup, GroupDescription, GroupMemberDesc
 
 _DEAD = "Dead"
 _CONSUMER = "consumer"
+_NOT_FOUND_SINCE = 6
 
 
 class DescribeGroupsApi(ImmediateApi):
@@ -30,13 +32,18 @@ class DescribeGroupsApi(ImmediateApi):
     async def _described(self, call: Call, group: str, operations: int) -> DescribedGroup:
         try:
             found = await self._broker.groups.call(call.context, group, DescribeGroup())
-        except NotFound:
-            return _without_members(group, ErrorCode.none, _DEAD, operations)
+        except NotFound as error:
+            return _dead(call, group, str(error), operations)
         except TidelogError as error:
-            return _without_members(group, classic_code(error), "", operations)
+            return _without_members(group, classic_code(error), str(error), "", operations)
         if found.kind == _CONSUMER:
-            return _without_members(group, ErrorCode.none, _DEAD, operations)
+            return _dead(call, group, f"the group {group} is not of the kind classic", operations)
         return _answer(found, operations)
+
+
+def _dead(call: Call, group: str, message: str, operations: int) -> DescribedGroup:
+    code = ErrorCode.group_id_not_found if call.version >= _NOT_FOUND_SINCE else ErrorCode.none
+    return _without_members(group, code, message, _DEAD, operations)
 
 
 def _answer(found: GroupDescription, operations: int) -> DescribedGroup:
@@ -62,9 +69,10 @@ def _member(member: GroupMemberDescription) -> DescribedGroupMember:
     )
 
 
-def _without_members(group: str, code: ErrorCode, state: str, operations: int) -> DescribedGroup:
+def _without_members(group: str, code: ErrorCode, message: str, state: str, operations: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
+        error_message=message,
         group_id=group,
         group_state=state,
         protocol_type="",
