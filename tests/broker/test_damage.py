@@ -10,8 +10,8 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, offsets_of
-from tests.broker.fast_clock import FastClock
 from tests.broker.logs import partition_log
+from tests.coordinator.virtual_time import LoopClock, virtually
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -46,11 +46,12 @@ async def cold_ends(broker: LocalBroker, partitions: int) -> list[int]:
 
 
 @pytest.mark.parametrize("harm", [delete, flip])
+@virtually
 async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
     harm: Harm, caplog: pytest.LogCaptureFixture
 ) -> None:
     counting = CountingObjectStore(store := MemoryObjectStore())
-    async with running_broker(counting, clock=FastClock(100.0), shards=1) as broker:
+    async with running_broker(counting, clock=LoopClock(), shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 3, {})
         for number in (0, 1, 2, 0, 2):  # entries 1 to 5
             await produce(broker, number, 10 if number in (0, 2) and broker.status().shards[0].wal_next > 3 else 0)
@@ -61,7 +62,7 @@ async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
         assert broker.status().ready
         assert [damage.key for damage in broker.status().damages] == [entry_key(2)]
         before = counting.usage()
-        await FastClock(100.0).sleep(60)
+        await asyncio.sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
@@ -69,9 +70,10 @@ async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
     assert "tidelog bucket repair" in errors[0].getMessage()
 
 
+@virtually
 async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
     counting = CountingObjectStore(store := MemoryObjectStore())
-    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
+    async with running_broker(counting, clock=LoopClock(), shards=2, **ARCHIVES) as broker:
         await broker.create_topic(ANYBODY, "t", 2, {})
         await until(lambda: all(shard.wal_bytes == 0 for shard in broker.status().shards))
         await store.delete(entry_key(broker.status().shards[0].wal_next - 1))
@@ -80,7 +82,7 @@ async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
         await produce(broker, 0, 10)
         await until(lambda: bool(broker.status().damages))
         before = counting.usage()
-        await FastClock(100.0).sleep(60)
+        await asyncio.sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
         await produce(broker, 1, 0)
         await until(lambda: broker.status().shards[1].wal_bytes == 0)
@@ -108,13 +110,14 @@ def lists_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("harm", [delete, flip, cut])
+@virtually
 async def test_a_damaged_list_harms_its_topic_alone(harm: Harm) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
         key = await two_topics(broker)
     await harm(store, key)
     counting = CountingObjectStore(store)
-    async with running_broker(counting, clock=FastClock(100.0), shards=1, **ARCHIVES) as broker:
+    async with running_broker(counting, clock=LoopClock(), shards=1, **ARCHIVES) as broker:
         await broker.produce(ANYBODY, "u", numbered(10, 10), ProduceOptions(partition=0))
         with pytest.raises(Corrupt, match=key):
             await produce(broker, 0, 10)
@@ -124,20 +127,21 @@ async def test_a_damaged_list_harms_its_topic_alone(harm: Harm) -> None:
         await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
         assert offsets_of(await broker.fetch(ANYBODY, "u", 0, 0, ALL)) == list(range(20))
         before = counting.usage()
-        await FastClock(100.0).sleep(60)
+        await asyncio.sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
 
 
 @pytest.mark.usefixtures("lists_always")
+@virtually
 async def test_records_of_a_topic_with_a_damaged_list_stay_in_the_log_while_others_are_archived() -> None:
     store = MemoryObjectStore()
-    async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
+    async with running_broker(store, clock=LoopClock(), shards=1) as broker:
         key = await two_topics(broker)
         for topic in ("t", "u"):
             await broker.produce(ANYBODY, topic, numbered(10, 10), ProduceOptions(partition=0))
     saved = (await store.get(key)).data
     await cut(store, key)
-    async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
+    async with running_broker(store, clock=LoopClock(), shards=1) as broker:
         floor = broker.status().shards[0].wal_floor
         for first in (20, 30, 40):
             with pytest.raises(Corrupt, match=key):
@@ -148,7 +152,7 @@ async def test_records_of_a_topic_with_a_damaged_list_stay_in_the_log_while_othe
         assert broker.status().shards[0].wal_floor == floor, "the floor passes nothing that is not archived"
         assert (await partition_log(broker, "u", 0, fresh=False)).cold_end == 40
         await store.put(key, saved)
-        await FastClock(100.0).sleep(31)
+        await asyncio.sleep(31)
         await broker.archive_now()
         assert broker.status().damages == []
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20))
@@ -156,10 +160,11 @@ async def test_records_of_a_topic_with_a_damaged_list_stay_in_the_log_while_othe
 
 
 @pytest.mark.parametrize("harm", [flip, cut])
+@virtually
 async def test_a_damaged_version_stops_the_archiving_of_its_shard_alone(harm: Harm) -> None:
     """The broker knows the newest version of its shards, so another process must have appended the damaged one."""
     counting = CountingObjectStore(store := MemoryObjectStore())
-    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
+    async with running_broker(counting, clock=LoopClock(), shards=2, **ARCHIVES) as broker:
         await broker.create_topic(ANYBODY, "t", 2, {})
         for number in range(2):
             await produce(broker, number, 0)
@@ -175,7 +180,7 @@ async def test_a_damaged_version_stops_the_archiving_of_its_shard_alone(harm: Ha
         await until(lambda: broker.status().shards[1].wal_bytes == 0)
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20)), "it is served"
         before = counting.usage()
-        await FastClock(100.0).sleep(60)
+        await asyncio.sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
 
 

@@ -14,7 +14,7 @@ from tidelog.storage.errors import Unavailable
 
 
 def works(clock: SetClock) -> SideBySide[str]:
-    return SideBySide("work on", clock, at_once=2, pause_s=5.0)
+    return SideBySide("work on", clock, at_once=2, pause_s=lambda _: 5.0)
 
 
 async def test_one_work_for_each_key_runs_at_a_time() -> None:

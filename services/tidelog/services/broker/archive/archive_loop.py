@@ -10,8 +10,8 @@
   (inv. 5). A pass can be repeated after any failure.
 - **Damage.** An object that is damaged, or that a later version of Tidelog wrote, stops only what it holds: the
   archiver continues with the rest, and `Damages` names the object. The floor of that shard stays; the damage is checked
-  again every half minute. If the newest manifest of a shard cannot be read, its passes fail and are tried again after
-  `PAUSE_AFTER_ERROR_S`. The other shards go on, and its log counts alone for the brake (`debt_brake.HeldLog`).
+  again every half minute. If the newest manifest of a shard cannot be read, its passes fail and are tried again as
+  often. The other shards go on, and its log counts alone for the brake (`debt_brake.HeldLog`).
 
 Hazard: the archiver treats a topic that is not in the journal as deleted and skips its records.
 Defence: before each pass the journal is read up to its end. A topic is in the journal before its first record is
@@ -31,6 +31,7 @@ from tidelog.services.broker.shard.debt_brake import DebtBrake
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.damages import Damages, damage_of
+from tidelog.storage.archive.archive_damage import LOOK_AGAIN_S
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.layout import TopicPartition
@@ -63,9 +64,7 @@ class ArchiveLoop(BackgroundLoop):
         self._threads = threads
         self._damages = damages
         at_once = min(threads.count, PASSES_AT_ONCE_MAX)
-        self._passes: SideBySide[int] = SideBySide(
-            "archiving of shard", self._clock, at_once=at_once, pause_s=PAUSE_AFTER_ERROR_S
-        )
+        self._passes: SideBySide[int] = SideBySide("archiving of shard", self._clock, at_once=at_once, pause_s=_pause_s)
 
     @property
     def behind(self) -> bool:
@@ -155,6 +154,11 @@ class ArchiveLoop(BackgroundLoop):
         age_ms = self._clock.now_ms() - extent.oldest_at_ms
         debt = WalDebt(len(extent), extent.bytes, extent.topics, age_ms)
         return self._policy.is_due(debt, self._shards.debt_bytes())
+
+
+def _pause_s(error: Exception) -> float:
+    """How long a shard waits for its next pass after one that failed."""
+    return LOOK_AGAIN_S if isinstance(error, (Corrupt, NewerFormat)) else PAUSE_AFTER_ERROR_S
 
 
 def _finder(led: LedShard) -> str:

@@ -1,6 +1,6 @@
 """Runs the works of one background loop side by side, at most one for each key, within a bound.
 
-A work that fails is logged, and its key is left alone for `pause_s`, so that the others go on.
+A work that fails is logged, and its key is left alone for a pause, which its error decides. The others go on.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class SideBySide(Generic[K]):
-    """`name`: the subject of the log lines about failed works."""
+    """`name`: the subject of the log lines about failed works. `pause_s`: the pause after an error, in seconds."""
 
-    def __init__(self, name: str, clock: Clock, *, at_once: int, pause_s: float) -> None:
+    def __init__(self, name: str, clock: Clock, *, at_once: int, pause_s: Callable[[Exception], float]) -> None:
         self._name = name
         self._clock = clock
         self._pause_s = pause_s
@@ -66,7 +66,8 @@ class SideBySide(Generic[K]):
         try:
             await work()
         except Exception as error:
-            self._paused_until_s[key] = self._clock.monotonic() + self._pause_s
+            pause_s = self._pause_s(error)
+            self._paused_until_s[key] = self._clock.monotonic() + pause_s
             defect = None if isinstance(error, TidelogError) else error
             level = logging.ERROR if defect else logging.WARNING
-            _log.log(level, "%s %s failed, next in %.0f s: %s", self._name, key, self._pause_s, error, exc_info=defect)
+            _log.log(level, "%s %s failed, next in %.0f s: %s", self._name, key, pause_s, error, exc_info=defect)

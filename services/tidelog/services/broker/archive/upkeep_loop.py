@@ -59,7 +59,7 @@ class UpkeepLoop(BackgroundLoop):
         self._threads = threads
         at_once = min(threads.count, STEPS_AT_ONCE_MAX)
         self._steps: SideBySide[tuple[int, str]] = SideBySide(
-            "upkeep of shard and topic", self._clock, at_once=at_once, pause_s=CHECK_EVERY_S
+            "upkeep of shard and topic", self._clock, at_once=at_once, pause_s=lambda _: CHECK_EVERY_S
         )
         self._due_since_s: float | None = None
         self._read_from_s = self._clock.monotonic()
