@@ -112,11 +112,17 @@ def test_an_idle_child_is_paused_while_another_is_measured(tmp_path: Path) -> No
     with Children(tmp_path) as children:
         active, idle = (children.start(name, [sys.executable, "-c", busy]) for name in ("active", "idle"))
         active.wait_until(lambda: active.cpu_seconds() > 0.1 and idle.cpu_seconds() > 0.1)
+
+        def measured() -> float:
+            """CPU time of the idle child while the active one gets some."""
+            before, enough = idle.cpu_seconds(), active.cpu_seconds() + 0.2
+            active.wait_until(lambda: active.cpu_seconds() > enough)
+            return idle.cpu_seconds() - before
+
+        idle_seconds, active_seconds = alone(active, idle, measured)
+        assert idle_seconds < 0.05
+        assert active_seconds > 0.05
         before = idle.cpu_seconds()
-        found, cpu_seconds = alone(active, idle, lambda: time.sleep(0.3) or "found")
-        assert found == "found"
-        assert cpu_seconds > 0.05
-        assert idle.cpu_seconds() - before < 0.05
         active.wait_until(lambda: idle.cpu_seconds() > before + 0.05)  # the load continues afterwards
 
 

@@ -9,6 +9,7 @@ from tests.broker.drafts import numbered
 from tests.broker.gated_store import GatedObjectStore
 from tests.broker.part_drafts import appended, batch, errors_of, offsets, part, stored_values
 from tests.broker.test_denied import RefusingStore
+from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.services.broker.api.fetch import Anchor, Position
 from tidelog.services.broker.api.produce import Acks, Appended
@@ -161,10 +162,11 @@ async def test_a_batch_repeated_in_flight_is_answered_once_it_is_committed() -> 
         assert (answer.base_offset, answer.duplicate) == (0, True)
 
 
+@virtually
 async def test_the_time_for_a_commit_counts_from_the_placing() -> None:
     """Answers are written one after the other: that of the fifth request must not wait five times as long."""
     gated = GatedObjectStore(MemoryObjectStore())
-    async with running_broker(gated, shards=1, commit_timeout_ms=300) as broker:
+    async with running_broker(gated, clock=LoopClock(), shards=1, commit_timeout_ms=300) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         gated.hold()
         requests = [await broker.append_parts(ANYBODY, [batch(n)], Acks.ALL) for n in range(IN_FLIGHT)]

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.anybody import ANYBODY
+from tests.attempts import attempts, within
 from tests.broker.brokers import until
 from tests.broker.cluster_load import check_log, load_on, whole_log
 from tests.broker.cluster_world import running_world
@@ -42,7 +43,13 @@ async def test_shards_change_hands_under_load_and_no_record_is_lost_or_doubled(s
 
 
 async def test_a_clean_handover_takes_less_than_half_a_second() -> None:
-    """The median of several, because a busy machine may delay any of them."""
+    for attempt in attempts():
+        with attempt:
+            within(0.5, await handover_s(), "a clean handover")
+
+
+async def handover_s() -> float:
+    """The median of several."""
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
         await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
         load = load_on(world, "t", 1)
@@ -55,7 +62,7 @@ async def test_a_clean_handover_takes_less_than_half_a_second() -> None:
             await until(load.more(1))
             took_s.append(loop.time() - began_s)
         await load.stop()
-        assert sorted(took_s)[5] < 0.5
+        return sorted(took_s)[5]
 
 
 async def test_a_leader_that_dies_costs_a_retry_and_nothing_else(store: ObjectStore) -> None:

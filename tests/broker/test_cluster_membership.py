@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.anybody import ANYBODY
+from tests.attempts import attempts, within
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import QUICK, Members, SharedKeyValueStore, running_members
@@ -41,6 +42,13 @@ async def test_a_broker_is_ready_before_it_leads_anything_and_shards_are_shared_
 async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a_retry(
     bucket: Callable[[], ObjectStore],
 ) -> None:
+    for attempt in attempts():
+        with attempt:
+            within(QUICK.lease_ttl_ms / 1000, await longest_wait_s_in_a_rolling_restart(bucket), "a wait")
+
+
+async def longest_wait_s_in_a_rolling_restart(bucket: Callable[[], ObjectStore]) -> float:
+    """Of a producer; none has to send anything twice."""
     async with running_members(*((name, bucket()) for name in ("a", "b", "c"))) as members:
         await members.brokers["a"].create_topic(ANYBODY, "t", 4, {})
         load = load_on(members, "t", 4)
@@ -56,7 +64,7 @@ async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a
         for number in range(4):
             await check_log(members.brokers["b"], load, "t", number)
         assert sum(producer.retries for producer in load.producers) == 0
-        assert max(producer.longest_wait_s for producer in load.producers) < QUICK.lease_ttl_ms / 1000
+        return max(producer.longest_wait_s for producer in load.producers)
 
 
 async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 from infra.loopback_ports import free_port
+from tests.attempts import attempts, within
 from tests.cli.conftest import Tidelog
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
 from tests.end_to_end.forked_tidelog import ForkedTidelog
@@ -234,7 +235,9 @@ def test_help_is_there_at_once() -> None:
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(cpu_s() for _ in range(3)) < HELP_S_MAX
+    for attempt in attempts():
+        with attempt:
+            within(HELP_S_MAX, cpu_s(), "CPU time of `tidelog --help`")
 
 
 def test_every_command_has_an_example_in_its_help() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.attempts import attempts, quicker_than
 from tests.client.relay import Relay
 from tests.end_to_end.broker_process import BrokerProcess
 
@@ -312,12 +313,13 @@ def test_closing_is_bounded_when_the_broker_is_gone(
 ) -> None:
     caplog.set_level(logging.CRITICAL, "tidelog.client")
     produce(broker, topic, 30)
-    with Relay(broker).running() as relay:
-        consumer = Consumer(relay.url, topic, group=group, options=ConsumerOptions(close_timeout_s=1.0))
-        values(consumer, 30)
-    began = time.monotonic()
-    consumer.close()
-    assert time.monotonic() - began < 1.0 + 1.5
+    for number, attempt in enumerate(attempts()):
+        with Relay(broker).running() as relay:
+            options = ConsumerOptions(close_timeout_s=1.0)
+            consumer = Consumer(relay.url, topic, group=f"{group}-{number}", options=options)
+            values(consumer, 30)
+        with attempt, quicker_than(1.0 + 1.5, "closing"):
+            consumer.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.attempts import attempts, quicker_than, within
 from tests.components.cut_proxy import CutProxy
 from tests.components.etcd_server import EtcdCluster, EtcdServer
 from tests.components.required import require_component
@@ -58,23 +59,35 @@ async def lone_store(server: EtcdServer) -> AsyncIterator[EtcdKeyValueStore]:
 
 
 async def test_killing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> None:
+    for attempt in attempts():
+        with attempt:
+            within(GAP_S_MAX, await gap_s_while_members_are_killed(etcd_cluster, store), "the longest gap")
+
+
+async def gap_s_while_members_are_killed(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> float:
     async with running(store) as load:
         for member in etcd_cluster.members:  # the member in use and the leader are among them
             member.kill()
             await load.more(10)
             await asyncio.to_thread(member.start)
     print(f"longest gap {load.gap_s():.2f} s, {len(load.seen)} events, {load.unknown} puts of unknown outcome")
-    assert load.gap_s() < GAP_S_MAX
+    return load.gap_s()
 
 
 async def test_pausing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> None:
+    for attempt in attempts():
+        with attempt:
+            within(GAP_S_MAX, await gap_s_while_members_are_paused(etcd_cluster, store), "the longest gap")
+
+
+async def gap_s_while_members_are_paused(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> float:
     async with running(store) as load:
         for member in etcd_cluster.members:
             member.pause()
             await load.more(10)
             member.resume()
     print(f"longest gap {load.gap_s():.2f} s, {len(load.seen)} events, {load.unknown} puts of unknown outcome")
-    assert load.gap_s() < GAP_S_MAX
+    return load.gap_s()
 
 
 class _TheFirstMember(SystemEntropy):
@@ -117,10 +130,10 @@ async def test_without_members_calls_end_in_time_and_continue_after(
             lambda: store.revoke(1),
             lambda: store.incarnation(),
         ]
-        started_s = time.monotonic()
-        ended = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-        assert [type(each) for each in ended] == [Unavailable] * len(calls)
-        assert time.monotonic() - started_s < TIMEOUT_S + SLOWNESS_S
+        for attempt in attempts():
+            with attempt, quicker_than(TIMEOUT_S + SLOWNESS_S, "calls to a store that is down"):
+                ended = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+            assert [type(each) for each in ended] == [Unavailable] * len(calls)
         await asyncio.to_thread(etcd_cluster.start)
         await load.more(10)
         assert await store.keep_alive(lease.lease_id) == lease.ttl_s
@@ -130,15 +143,15 @@ async def test_a_hung_store_ends_calls_in_time(server: EtcdServer, lone_store: E
     lease = await lone_store.grant(60.0)
     server.pause()
     server.wait_until_paused()
-    started_s = time.monotonic()
-    ended = await asyncio.gather(
-        lone_store.get("a"),
-        lone_store.put("a", b""),
-        lone_store.keep_alive(lease.lease_id),
-        return_exceptions=True,
-    )
-    assert [type(each) for each in ended] == [Unavailable] * 3
-    assert time.monotonic() - started_s < TIMEOUT_S + SLOWNESS_S
+    for attempt in attempts():
+        with attempt, quicker_than(TIMEOUT_S + SLOWNESS_S, "calls to a store that hangs"):
+            ended = await asyncio.gather(
+                lone_store.get("a"),
+                lone_store.put("a", b""),
+                lone_store.keep_alive(lease.lease_id),
+                return_exceptions=True,
+            )
+        assert [type(each) for each in ended] == [Unavailable] * 3
     server.resume()
     assert await lone_store.keep_alive(lease.lease_id) == lease.ttl_s
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.attempts import attempts, within
 from tests.components.etcd_server import EtcdCluster
 from tests.coordinator.leadership_cluster import CLUSTER_ID, LeadershipCluster, handovers_s, recover
 
@@ -47,23 +48,32 @@ async def on_etcd(etcd_cluster: EtcdCluster) -> AsyncGenerator[LeadershipCluster
 
 async def test_joining_stopping_and_dying(etcd_cluster: EtcdCluster) -> None:
     async with on_etcd(etcd_cluster) as cluster:
-        begun = len(cluster.logs.history)
-        await cluster.start("d")
-        await cluster.until(lambda: cluster.loads() == dict.fromkeys("abcd", 6), 15.0)
-        joined_s = max(handovers_s(cluster.logs.history[begun:]))
-        begun = len(cluster.logs.history)
-        await cluster.stop("d")
-        await cluster.until(cluster.is_settled, 15.0)
-        stopped_s = max(handovers_s(cluster.logs.history[begun:]))
-        cluster.kill("b")
-        took_s = await cluster.until(lambda: len(cluster.leaders()) == SHARDS, 30.0)
-        after_lease_s = took_s - SETTINGS.lease_ttl_s
-        print(
-            f"longest handover at a join {joined_s * 1000:.0f} ms, at a stop {stopped_s * 1000:.0f} ms; "
-            f"takeover {took_s:.2f} s after the death, {after_lease_s:.2f} s after a full lease"
-        )
-        assert max(joined_s, stopped_s) < HANDOVER_S_MAX * ROOM
-        assert after_lease_s < TAKEOVER_S_MAX * ROOM
+        for attempt in attempts(4):
+            with attempt:
+                await joining_stopping_and_dying(cluster)
+
+
+async def joining_stopping_and_dying(cluster: LeadershipCluster) -> None:
+    """At the end there are the same brokers as before."""
+    begun = len(cluster.logs.history)
+    await cluster.start("d")
+    await cluster.until(lambda: cluster.loads() == dict.fromkeys("abcd", 6), 15.0)
+    joined_s = max(handovers_s(cluster.logs.history[begun:]))
+    begun = len(cluster.logs.history)
+    await cluster.stop("d")
+    await cluster.until(cluster.is_settled, 15.0)
+    stopped_s = max(handovers_s(cluster.logs.history[begun:]))
+    cluster.kill("b")
+    took_s = await cluster.until(lambda: len(cluster.leaders()) == SHARDS, 30.0)
+    after_lease_s = took_s - SETTINGS.lease_ttl_s
+    print(
+        f"longest handover at a join {joined_s * 1000:.0f} ms, at a stop {stopped_s * 1000:.0f} ms; "
+        f"takeover {took_s:.2f} s after the death, {after_lease_s:.2f} s after a full lease"
+    )
+    await cluster.start("b")
+    await cluster.until(lambda: cluster.loads() == dict.fromkeys("abc", 8), 15.0)
+    within(HANDOVER_S_MAX * ROOM, max(joined_s, stopped_s), "a handover")
+    within(TAKEOVER_S_MAX * ROOM, after_lease_s, "a takeover after the lease")
 
 
 @pytest.mark.parametrize("fault", ["kill the leader", "kill a follower", "pause the leader", "pause a follower"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.attempts import attempts, within
 from tests.end_to_end.broker_process import BrokerProcess
 
 MIB = 1 << 20
@@ -19,8 +20,7 @@ BODY_BYTES = 64 * MIB
 ADDED_BYTES_MAX = {"nulls": 2 * BODY_BYTES, "zeros": 2 * BODY_BYTES, "headers": 3 * BODY_BYTES}
 """The expanded body, an eighth of it for its growth, and the memory for decoding: for a body of one record, a copy."""
 WAIT_S_MAX = 0.8
-"""Seconds for another request at the same time, on a busy machine; about 0.02 s on a quiet one, where it used to be 1
-s."""
+"""Seconds for another request at the same time; it takes about 0.02 s."""
 
 NULL, HEADER = b'{"value":null},', b'{"key":"a","value":null},'
 BODIES = {
@@ -41,8 +41,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_small_request_that_expands_is_refused_within_the_memory_for_bodies(broker: BrokerProcess, name: str) -> None:
-    packed, kind = gzip.compress(BODIES[name], 6), {"content-type": "application/json", "content-encoding": "gzip"}
+    packed = gzip.compress(BODIES[name], 6)
     assert len(packed) < 200_000
+    for attempt in attempts():
+        with attempt:
+            _refused_beside_others(broker, packed, ADDED_BYTES_MAX[name])
+
+
+def _refused_beside_others(broker: BrokerProcess, packed: bytes, added_bytes_max: int) -> None:
+    """The broker refuses `packed`, within its memory, and answers other requests meanwhile."""
+    kind = {"content-type": "application/json", "content-encoding": "gzip"}
     Path(f"/proc/{broker.pid}/clear_refs").write_text("5")  # the peak counts from here
     before_bytes = _memory(broker, "VmRSS")
     done, waits = threading.Event(), [0.0]
@@ -56,8 +64,8 @@ def test_a_small_request_that_expands_is_refused_within_the_memory_for_bodies(br
         done.set()
         watching.join()
     assert answer.status_code in (400, 422), answer.text
-    assert _memory(broker, "VmHWM") - before_bytes < ADDED_BYTES_MAX[name]
-    assert max(waits) < WAIT_S_MAX
+    assert _memory(broker, "VmHWM") - before_bytes < added_bytes_max
+    within(WAIT_S_MAX, max(waits), f"the slowest of {len(waits)} other requests")
 
 
 def _memory(broker: BrokerProcess, name: str) -> int:

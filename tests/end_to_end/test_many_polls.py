@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.attempts import attempts, quicker_than
 from tests.broker.brokers import until
 from tests.end_to_end.broker_process import BrokerProcess
 
@@ -82,22 +82,28 @@ async def many_polls(broker: BrokerProcess, count: int) -> None:
             await asyncio.sleep(2.0)
             cpu_s = (sum(process.cpu_times()[:2]) - cpu_s) / 2.0
             assert (process.memory_info().rss - before) / count < BYTES_PER_POLL_MAX
-            began = time.perf_counter()
-            await produce(client)
-            produced_s = time.perf_counter() - began
-            await until(lambda: len(polls.read) == len(groups), seconds_max=READ_S_MAX)
-            read_s = time.perf_counter() - began
-            print(f"{count} polls: {cpu_s:.2f} cores, produce {produced_s:.3f} s, all groups read in {read_s:.3f} s")
-            assert sorted(polls.read) == sorted(groups)
-            assert produced_s < PRODUCE_S_MAX
+            print(f"{count} polls: {cpu_s:.2f} cores")
+            for attempt in attempts():
+                with attempt:
+                    await _read_by_all(client, polls, groups)
             assert not [task for task in tasks if task.done()]
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        began = time.perf_counter()
-        await produce(client)
-        assert time.perf_counter() - began < PRODUCE_S_MAX
+        for attempt in attempts():
+            with attempt, quicker_than(PRODUCE_S_MAX, "a produce after the polls"):
+                await produce(client)
+
+
+async def _read_by_all(client: httpx.AsyncClient, polls: Polls, groups: Sequence[str]) -> None:
+    """A record that is produced reaches each group once, in time."""
+    polls.read.clear()
+    with quicker_than(READ_S_MAX, "a read by all groups"):
+        with quicker_than(PRODUCE_S_MAX, f"a produce beside {len(groups) * MEMBERS_PER_GROUP} polls"):
+            await produce(client)
+        await until(lambda: len(polls.read) == len(groups))
+    assert sorted(polls.read) == sorted(groups)
 
 
 async def stable(client: httpx.AsyncClient, group: str) -> None:

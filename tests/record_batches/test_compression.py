@@ -12,6 +12,7 @@ import cramjam
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
+from tests.attempts import attempts, quicker_than
 from tests.record_batches import reference
 from tests.record_batches.batches import BYTES_MAX, NOW_MS, Made, batch_of, decoded, records_of
 from tests.record_batches.reference import Record
@@ -142,11 +143,11 @@ def test_a_snappy_block_that_lies_about_its_size_allocates_nothing() -> None:
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_bomb_costs_the_bound_and_not_what_it_holds(codec: Codec) -> None:
     bomb = wrapped(codec, bomb_of(codec, mib=400))
-    began, before = time.process_time(), reset_peak_kib()
-    with pytest.raises(TooLargeBatch):
-        decoded(bomb)
+    before = reset_peak_kib()
+    for attempt in attempts():
+        with attempt, quicker_than(0.5, "CPU time of a bomb", time.process_time), pytest.raises(TooLargeBatch):
+            decoded(bomb)
     assert peak_kib() - before < 16 << 10
-    assert time.process_time() - began < 0.5
 
 
 def bomb_of(codec: Codec, mib: int) -> bytes:
