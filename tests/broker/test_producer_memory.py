@@ -9,7 +9,7 @@ from tests.broker.set_clock import SetClock
 
 from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
-from tidelog.storage.errors import SequenceConflict
+from tidelog.storage.errors import Conflict, SequenceConflict
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.wal.wal_entry import ProducerMark
 
@@ -93,3 +93,46 @@ def test_a_flood_of_producer_ids_takes_a_bounded_memory() -> None:
     tracemalloc.stop()
     assert sum(map(len, tables)) == len(memory) == 2_000
     assert held_bytes < 2_000 * 2_500
+
+
+def aged(producer: str, age_s: float, first: int = 0) -> ProducerSequence:
+    return ProducerSequence(producer, 0, first, age_s=age_s)
+
+
+def test_an_unknown_producer_with_an_old_batch_is_refused_although_nothing_was_forgotten_here() -> None:
+    table = ProducerTable(memory=ProducerMemory(SetClock(), DAY_S, 100))
+    assert table.find(aged("p", DAY_S / 2), 1) is None
+    with pytest.raises(Conflict, match="may have forgotten it"):
+        table.find(aged("p", DAY_S / 2 + 1), 1)
+
+
+def test_a_known_producer_is_never_too_old() -> None:
+    clock = SetClock()
+    table = ProducerTable(memory=ProducerMemory(clock, DAY_S, 100))
+    table.remember(mark("p"), 7)
+    clock.pass_time(DAY_S - 1)
+    assert table.find(aged("p", 10 * DAY_S), 1) is not None
+    assert table.find(aged("p", 10 * DAY_S, first=1), 1) is None
+
+
+@pytest.mark.parametrize("bound", ["of all tables", "of the table"])
+def test_a_batch_that_is_older_than_the_last_one_of_a_forgotten_producer_is_refused(bound: str) -> None:
+    clock = SetClock()
+    table = ProducerTable(2 if bound == "of the table" else 100, ProducerMemory(clock, DAY_S, 2))
+    for number, producer in enumerate("abc"):
+        table.remember(mark(producer, base_offset=number), 7)
+        clock.pass_time(10)
+    assert table.find(aged("a", 29), 1) is None, "an attempt after its last batch cannot have appended it"
+    with pytest.raises(Conflict, match="may have forgotten it"):
+        table.find(aged("a", 30), 1)
+    assert table.find(aged("b", 30), 1) is not None
+
+
+def test_a_producer_that_expired_and_came_back_is_new_for_a_young_batch_only() -> None:
+    clock = SetClock()
+    table = ProducerTable(memory=ProducerMemory(clock, DAY_S, 100))
+    table.remember(mark("p"), 7)
+    clock.pass_time(DAY_S + 1)
+    assert table.find(aged("p", 60, first=1), 1) is None
+    with pytest.raises(Conflict, match="may have forgotten it"):
+        table.find(aged("p", DAY_S), 1)

@@ -9,7 +9,8 @@ manifests/<shard:04d>/history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
 groups/<journal>/<n:020d>.json                  a journal of groups: ``embedded``, or a shard's copies (four digits)
 groups/<journal>/_snapshots/<next n:020d>.json  its state after all entries below n
-_staging/<job>/...          temporary objects of a job (Spark's, a sweep's); the sweep removes those of a dead job
+_staging/<job>/...          temporary objects of a job (a sweep's); the sweep removes those of a dead job
+_staging/sink-<sink>/<batch:020d>/<name>  records that a sink (Spark's) appends later, and its marks
 _copy.json                  the cluster that this bucket is a copy of, and whether the copy is complete (`copy`)
 """
 
@@ -26,6 +27,11 @@ GROUPS_PREFIX = "groups/"
 EMBEDDED_GROUPS = "embedded"
 """The journal of a broker without etcd."""
 STAGING_PREFIX = "_staging/"
+SINK_JOB = "sink-"
+COMMITTED = "committed"
+"""The mark that fixes which staged records a batch of a sink appends."""
+PUBLISHED = "published"
+"""The mark that these records are in the log."""
 COPY_KEY = "_copy.json"
 
 
@@ -84,6 +90,17 @@ def topic_prefix(topic: str, topic_id: str) -> str:
 def staging_prefix(job_id: str) -> str:
     """The temporary objects of the job `job_id`. The sweep removes them a day after the last write among them."""
     return f"{STAGING_PREFIX}{job_id}/"
+
+
+def sink_prefix(sink: str) -> str:
+    """The staged objects of a sink."""
+    return staging_prefix(f"{SINK_JOB}{sink}")
+
+
+def sink_mark(key: str) -> tuple[int, str] | None:
+    """The batch that the mark `key` of a sink is about, and which mark it is; None for another key."""
+    found = re.fullmatch(rf"{STAGING_PREFIX}{SINK_JOB}[^/]+/(\d{{20}})/({COMMITTED}|{PUBLISHED})", key)
+    return (int(found[1]), found[2]) if found else None
 
 
 def history_key(prefix: str, first_version: int, last_version: int) -> str:

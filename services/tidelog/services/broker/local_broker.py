@@ -30,6 +30,7 @@ from tidelog.services.broker.api.produce import (
     ProduceOptions,
 )
 from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.broker.api.staging import Staging
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.groups.group_topics import GroupTopics
@@ -46,6 +47,7 @@ from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, C
 from tidelog.services.broker.topics import Topics, check_partition
 from tidelog.services.broker.write.produce_paths import ProducePaths
 from tidelog.services.broker.write.routing import RequestSplitter, Share
+from tidelog.services.broker.write.staged_objects import StagedObjects
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
@@ -68,6 +70,7 @@ class LocalBroker:
         )
         self._producer_ids = ProducerIds(parts.journal)
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
+        self._staging = StagedObjects(parts.store)
         self._polls = LongPolls()
         self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls)
         self._part_fetches = PartFetches(self._reads, parts.reader, parts.shards, self.known_topics, self._polls)
@@ -244,6 +247,10 @@ class LocalBroker:
     @property
     def groups(self) -> Groups:
         return self.local_groups
+
+    @property
+    def staging(self) -> Staging:
+        return self._staging
 
     async def delete_records(self, _context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()

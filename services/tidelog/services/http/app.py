@@ -39,6 +39,7 @@ from tidelog.services.http.v1.openapi_parts import add_schemas
 from tidelog.services.http.v1.part_routes import PartRoutes
 from tidelog.services.http.v1.poll_routes import PollRoutes
 from tidelog.services.http.v1.produce_routes import ProduceRoutes
+from tidelog.services.http.v1.staging_routes import StagingRoutes
 from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings.settings import Settings
@@ -101,7 +102,7 @@ def _add_routes(app: FastAPI, service: Service, registry: CollectorRegistry) -> 
     forwarding = _forwarding(service)
     produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
     reads = (PartRoutes(service), PollRoutes(service), FollowRoutes(service), LogRoutes(service), OffsetRoutes(service))
-    others = (GroupRoutes(service), TopicRoutes(service), ClusterRoutes(service))
+    others = (GroupRoutes(service), TopicRoutes(service), StagingRoutes(service), ClusterRoutes(service))
     app.router.route_class = DirectRoute
     for routes in (produce, fetch, *reads, *others, BrokerRoutes(service, registry)):
         routes.add_to(app.router)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from tidelog.storage.errors import UnsupportedMedia
 from tidelog.wire.errors import NotAcceptable
 from tidelog.wire.polls import STORED_MEDIA
+from tidelog.wire.staging import STAGED_RECORDS_MEDIA
 
 
 class Media(Enum):
@@ -22,9 +23,13 @@ class Media(Enum):
     ARROW = "application/vnd.apache.arrow.stream"
     EVENTS = "text/event-stream"
     STORED = STORED_MEDIA
+    STAGED = STAGED_RECORDS_MEDIA
+    BYTES = "application/octet-stream"
 
 
 BODY_MEDIA = (Media.JSON, Media.NDJSON, Media.TEXT, Media.ARROW)
+PARTITION_BODY_MEDIA = (*BODY_MEDIA, Media.STAGED)
+"""What a produce to one partition takes."""
 BODY_ENCODINGS = ("identity", "gzip", "zstd")
 _CODECS = re.compile(r';\s*codecs="?([^";]*)')
 _CHARSETS = ("utf-8", "utf8", "us-ascii")

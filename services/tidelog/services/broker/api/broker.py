@@ -31,6 +31,7 @@ from tidelog.services.broker.api.produce import (
     ProduceOptions,
 )
 from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.broker.api.staging import Staging
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 WHOLE_LOG = TopicLogRequest()
@@ -182,3 +183,7 @@ class Broker(TopicCalls, RecordCalls, Routing, Operations, Protocol):
     @property
     def groups(self) -> Groups:
         """The consumer groups of the cluster."""
+
+    @property
+    def staging(self) -> Staging:
+        """The objects that sinks stage in the bucket."""

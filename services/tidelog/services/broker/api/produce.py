@@ -25,12 +25,15 @@ class Acks(Enum):
 @dataclass(frozen=True)
 class ProducerSequence:
     """Makes a retry append at most once (inv. 7): the first record has `first_sequence`, each further one is one
-    more. `wraps`: sequences are int32 and go from 2**31 - 1 to 0, as in Kafka's protocol."""
+    more. `wraps`: sequences are int32 and go from 2**31 - 1 to 0, as in Kafka's protocol. `age_s`: an earlier attempt
+    may have sent the batch first so long ago; None: the producer does not say. If the producer is unknown and may have
+    been forgotten since then, the batch is refused instead of appended again."""
 
     producer_id: str
     producer_epoch: int
     first_sequence: int
     wraps: bool = False
+    age_s: float | None = None
 
 
 @dataclass(frozen=True)

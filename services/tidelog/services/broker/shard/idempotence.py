@@ -25,16 +25,21 @@ when the shard's leader steps down.
 a batch, or when there are more than ``producer.ids.max`` (the longest silent one first). A batch that is repeated later
 than that is appended again. The expiry counts from the last batch, by the monotonic clock. For a batch found in the
 bucket it counts from when it was found, which is later than necessary, never earlier.
+
+A producer that says how old its batch may be (`ProducerSequence.age_s`) is refused if it is unknown and may have been
+forgotten since then. A table knows what it forgot itself. What an earlier leader or the archiver forgot expired, so
+half of the expiry is the bound; the other half is a margin for clocks that differ.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.api.produce import ActiveProducer, ProducerSequence
-from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
+from tidelog.storage.errors import Conflict, Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.manifests.shard_values import KnownProducer
 from tidelog.storage.runtime import Clock
 from tidelog.storage.wal.wal_entry import ProducerMark
@@ -82,12 +87,16 @@ class ProducerTable:
         self._producers_max = producers_max
         self._memory = memory
         self._producers: OrderedDict[str, _Producer] = OrderedDict()
+        self.forgotten_s = -math.inf
+        """When a producer that is forgotten now last wrote, at the latest."""
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def forget(self, producer_id: str) -> None:
+    def forget(self, producer_id: str, last_s: float) -> None:
+        """`last_s`: when it last wrote."""
         self._producers.pop(producer_id, None)
+        self.forgotten_s = max(self.forgotten_s, last_s)
 
     def active(self) -> Sequence[ActiveProducer]:
         """The producers that are not forgotten."""
@@ -106,6 +115,7 @@ class ProducerTable:
         sequence = self.unwrapped(sequence)
         known = self._producers.get(sequence.producer_id)
         if known is None or (self._memory is not None and self._memory.expired(self, sequence.producer_id)):
+            self._check_not_forgotten(sequence)
             return None
         if sequence.producer_epoch < known.epoch:
             raise ProducerFenced(
@@ -150,16 +160,26 @@ class ProducerTable:
             self._producers[sequence.producer_id] = _Producer(sequence.producer_epoch, sequence.first_sequence)
             self._used(sequence.producer_id)
 
+    def _check_not_forgotten(self, sequence: ProducerSequence) -> None:
+        if self._memory is None or sequence.age_s is None:
+            return
+        if not self._memory.reaches_back(self, sequence.age_s):
+            raise Conflict(
+                f"producer {sequence.producer_id} is unknown, and an earlier attempt may have appended this batch "
+                f"{sequence.age_s:.0f} s ago: the broker may have forgotten it (producer.id.expiration.ms, "
+                "producer.ids.max). The records were not appended"
+            )
+
     def _forget_expired(self, producer_id: str) -> None:
         if self._memory is not None and self._memory.expired(self, producer_id):
-            self.forget(producer_id)
+            self.forget(producer_id, self._memory.last_s(self, producer_id))
 
     def _used(self, producer_id: str) -> None:
         self._producers.move_to_end(producer_id)
         if len(self._producers) > self._producers_max:
             oldest_id, _ = self._producers.popitem(last=False)
             if self._memory is not None:
-                self._memory.dropped(self, oldest_id)
+                self.forgotten_s = max(self.forgotten_s, self._memory.dropped(self, oldest_id))
         if self._memory is not None:
             self._memory.used(self, producer_id)
 
@@ -187,16 +207,24 @@ class ProducerMemory:
         self._last_s[key] = now_s
         self._last_s.move_to_end(key)
         while len(self._last_s) > self._producers_max or self._oldest_s() < now_s - self._expiration_s:
-            (oldest, oldest_id), _ = self._last_s.popitem(last=False)
-            oldest.forget(oldest_id)
+            (oldest, oldest_id), last_s = self._last_s.popitem(last=False)
+            oldest.forget(oldest_id, last_s)
 
     def expired(self, table: ProducerTable, producer_id: str) -> bool:
         last_s = self._last_s.get((table, producer_id))
         return last_s is not None and last_s < self._clock.monotonic() - self._expiration_s
 
-    def dropped(self, table: ProducerTable, producer_id: str) -> None:
-        """`table` has forgotten this producer because of its own bound."""
-        self._last_s.pop((table, producer_id), None)
+    def last_s(self, table: ProducerTable, producer_id: str) -> float:
+        """When this producer last wrote to the partition of `table`."""
+        return self._last_s[table, producer_id]
+
+    def reaches_back(self, table: ProducerTable, age_s: float) -> bool:
+        """Whether a producer that `table` does not know has not written within the last `age_s` seconds."""
+        return age_s <= self._expiration_s / 2 and table.forgotten_s < self._clock.monotonic() - age_s
+
+    def dropped(self, table: ProducerTable, producer_id: str) -> float:
+        """`table` has forgotten this producer because of its own bound. Returns when it last wrote."""
+        return self._last_s.pop((table, producer_id))
 
     def _oldest_s(self) -> float:
         return next(iter(self._last_s.values()))

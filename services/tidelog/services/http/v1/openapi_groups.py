@@ -34,7 +34,7 @@ from tidelog.wire.polls import (
     TopicRecord,
 )
 
-_JSON, _NDJSON, _, _ARROW, _, _ = (media.value for media in Media)
+_JSON, _NDJSON, _ARROW = (media.value for media in (Media.JSON, Media.NDJSON, Media.ARROW))
 _TIME_MS = 1_763_712_000_000
 _MEMBER_ID = "3f0c5b9f7f3a4f0e8a4b1f2f6e1d9a77"
 

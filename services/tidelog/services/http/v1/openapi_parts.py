@@ -41,6 +41,7 @@ from tidelog.wire.polls import (
     SeekRequest,
 )
 from tidelog.wire.records import FetchAnswer, ProduceAnswer
+from tidelog.wire.staging import DeletedObjects, StagedPage, StagedRecords
 from tidelog.wire.topic_log import TopicLogDescription
 from tidelog.wire.topics import (
     ListedPartition,
@@ -70,6 +71,7 @@ _FORMS: tuple[type[msgspec.Struct], ...] = (
     DeleteOffsets,
     SeekRequest,
     PollRequest,
+    StagedRecords,
 )
 _ANSWERS: tuple[type[msgspec.Struct], ...] = (
     ProduceAnswer,
@@ -92,6 +94,8 @@ _ANSWERS: tuple[type[msgspec.Struct], ...] = (
     TopicDescription,
     TopicPage,
     ListedPartition,
+    StagedPage,
+    DeletedObjects,
     ClusterDescription,
     CostDescription,
     HealthAnswer,

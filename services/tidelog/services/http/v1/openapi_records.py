@@ -12,6 +12,16 @@ from tidelog.services.http.v1.request_forms import DeleteRecordsForm
 from tidelog.wire import headers
 from tidelog.wire.polls import PartRequest, PartsAnswer, PartsRequest, PartState, TopicRecord
 from tidelog.wire.records import AppendedRecords, FetchAnswer, JsonRecord, ProduceAnswer
+from tidelog.wire.staging import (
+    OBJECT_NAME,
+    PLACE,
+    SINK_NAME,
+    DeletedObjects,
+    StagedObject,
+    StagedPage,
+    StagedRecords,
+    staged_path,
+)
 from tidelog.wire.topic_log import (
     SPANS_MAX,
     PartitionLogDescription,
@@ -21,7 +31,7 @@ from tidelog.wire.topic_log import (
 )
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, ResolvedOffset, ResolvedOffsets
 
-_JSON, _NDJSON, _TEXT, _ARROW, _EVENTS, _STORED = (media.value for media in Media)
+_JSON, _NDJSON, _TEXT, _ARROW, _EVENTS, _STORED, _STAGED, _BYTES = (media.value for media in Media)
 _INT32, _INT64 = whole(0, 2**31 - 1), whole(0, 2**63 - 1)
 _LIMIT = whole(1, 2**63 - 1)
 _PRODUCER_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
@@ -99,8 +109,19 @@ _PARTS_FETCHED = answer(
     )
 )
 
+_SINK = path("sink", {"type": "string", "pattern": f"^{SINK_NAME}$"}, "Name of the sink.", "orders-7")
+_STAGED_OBJECT = (
+    _SINK,
+    path("batch", _INT64, "Number of the batch.", 7),
+    path("name", {"type": "string", "pattern": f"^{OBJECT_NAME}$"}, "Name of the object.", "0-5e5e.arrow"),
+)
+_STAGED_RECORDS = StagedRecords("orders-7", 7, "0-5e5e.arrow", 0, 4_096, 3_735_928_559, 100, 0)
+_STAGED_PLACE = staged_path(7, "committed")
+_PLACE_OF_STAGED = {"type": "string", "pattern": f"^{PLACE}$"}
+
 _PRODUCED = {200: _APPENDED, 202: _APPENDED}
 _PRODUCE_REFUSALS = (400, 404, 408, 409, 413, 415, 422)
+_STAGE_REFUSALS = (400, 408, 409, 413, 415, 422)
 _READ_REFUSALS = (400, 404, 406, 416, 422, 500)
 _ONE = (parts.TOPIC, _PARTITION)
 
@@ -111,7 +132,23 @@ PRODUCE_PARTITION = operation(
     _PRODUCED,
     _PRODUCE_REFUSALS,
     (*_ONE, *_PRODUCE_PARAMETERS, *_PRODUCE_PARTITION_PARAMETERS),
-    _PRODUCE_BODY,
+    {**_PRODUCE_BODY, **body(_STAGED, ref(StagedRecords), msgspec.to_builtins(_STAGED_RECORDS))},
+)
+STAGE = operation("PUT", "produce", {201: None}, _STAGE_REFUSALS, _STAGED_OBJECT, body(_BYTES, _BINARY, "(binary)"))
+STAGED = operation("GET", "produce", {200: body(_BYTES, _BINARY, "(binary)")}, (400, 404, 406, 422), _STAGED_OBJECT)
+STAGED_PAGE = operation(
+    "GET",
+    "produce",
+    {200: answer(StagedPage((StagedObject(7, "committed", 512, _TIME_MS),)))},
+    (400, 406, 422),
+    (_SINK, query("after", _PLACE_OF_STAGED, "`next` of the page before.", _STAGED_PLACE)),
+)
+DELETE_STAGED = operation(
+    "DELETE",
+    "produce",
+    {200: answer(DeletedObjects(3))},
+    (400, 406, 422),
+    (_SINK, query("before", _PLACE_OF_STAGED, "Only objects before this place.", _STAGED_PLACE)),
 )
 FETCH = operation(
     "GET",

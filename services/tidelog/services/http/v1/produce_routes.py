@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.bodies.decoding import BodyForm
 from tidelog.services.http.bodies.line_body import LineFields
+from tidelog.services.http.bodies.staged_body import check_count, read_staged
 from tidelog.services.http.forwarding.partition_calls import PartitionRef
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.media import Media, body_media
+from tidelog.services.http.media import BODY_MEDIA, PARTITION_BODY_MEDIA, Media, body_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_records
 from tidelog.services.http.v1.parameters import (
@@ -76,7 +77,7 @@ class ProduceRoutes:
         query, context = query_of(request, _QUERY), context_of(request)
         partition = partition_of(request) if "partition" in request.path_params else None
         options = _options(request, query, partition, auto_create=not context.from_peer)
-        media = body_media(request)
+        media = body_media(request, BODY_MEDIA if partition is None else PARTITION_BODY_MEDIA)
         fields = LineFields(query.get("key_field"), query.get("timestamp_field"))
         _check_fields(media, fields)
         limit_bytes = self._service.body_limit_bytes(request)
@@ -90,10 +91,30 @@ class ProduceRoutes:
             return await self._append(context, produce, await bodies.read(request, held), held)
 
     async def _append(self, context: RequestContext, produce: _Produce, body: Body, held: InFlightBody) -> Response:
+        if produce.form.media is Media.STAGED:
+            return await self._append_staged(context, produce, body, held)
         draft = await self._service.decoding.draft(produce.form, body, held)
         del body  # memory that the records do not view must not be held until the commit
         appended = await self._service.broker.produce(context, produce.topic, draft, produce.options)
         return _answer(produce.topic, appended, produce.options.acks)
+
+    async def _append_staged(
+        self, context: RequestContext, produce: _Produce, body: Body, held: InFlightBody
+    ) -> Response:
+        """Append the records that `body` names."""
+        producer = produce.options.producer
+        if producer is None:
+            raise Unreadable(
+                f"staged records need a producer: send {', '.join(_SEQUENCE_HEADERS)}", field=headers.PRODUCER_ID
+            )
+        staged, records = await read_staged(self._service.broker.staging, context, body, held)
+        draft = await self._service.decoding.draft(replace(produce.form, media=Media.ARROW), records, held)
+        check_count(staged, draft.records.num_rows)
+        del records
+        producer = replace(producer, age_s=staged.age_ms / 1000)
+        options = replace(produce.options, producer=producer, auto_create=False)
+        appended = await self._service.broker.produce(context, produce.topic, draft, options)
+        return _answer(produce.topic, appended, options.acks)
 
 
 def _options(request: Request, query: Mapping[str, str], partition: int | None, *, auto_create: bool) -> ProduceOptions:

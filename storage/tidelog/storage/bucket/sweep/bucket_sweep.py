@@ -6,7 +6,7 @@
 
 - **uploads**: segments and lists that no manifest names. A worker crashed, or lost a race, between upload and manifest;
 - **deleted topics**: objects that a worker wrote for a topic after the topic's objects had been removed;
-- **staging**: areas of dead jobs (`layout.staging_prefix`);
+- **staging**: areas of dead jobs (`layout.staging_prefix`), but for the newest marks of a sink (`staged_areas`);
 - **partial**: multipart uploads and temporary files that never became objects (`partial_uploads`).
 
 The sweep does not look at objects that were part of a log once. The archiver deletes entries below the floor, the
@@ -35,6 +35,7 @@ worker stalls. One such version serves all orphans of a shard.
   lost, which `verify` reports and a person must repair;
 - topics that the journal does not know: a topic counts as deleted only if the journal says so;
 - shards whose manifest, and topics whose list cannot be read;
+- sinks with a batch that is committed and not published (`staged_areas`);
 - unfinished uploads that the store does not let the sweep list or remove.
 
 A sweep may be interrupted at any point, and two may run at once: each deletes only what was garbage already.
@@ -50,12 +51,12 @@ from itertools import groupby
 
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable
 from tidelog.storage.bucket.known_topics import TopicKnowledge
-from tidelog.storage.bucket.listing import folders, grouped
 from tidelog.storage.bucket.sweep.orphans import NO_SHARD, OrphanSearch, Upload
+from tidelog.storage.bucket.sweep.staged_areas import dead_areas
 from tidelog.storage.bucket.sweep.sweep_report import Reason, Stray, SweepReport
 from tidelog.storage.errors import Denied, Unavailable
-from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
-from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
+from tidelog.storage.layout import staging_prefix
+from tidelog.storage.object_store import ObjectInfo, ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.partial_uploads import PartialUpload, partial_uploads_of
 
@@ -166,22 +167,8 @@ class BucketSweep:
         return [Stray(info.key, info.size, reason, await self._age_ms(info.modified_ms), delete) for info in infos]
 
     async def _staged(self) -> AsyncIterator[Stray]:
-        """Areas in which nothing was written for a grace. A live job keeps writing, and so keeps its whole area."""
-        async for name, _ in folders(self._store, STAGING_PREFIX):
-            if name.endswith("/"):
-                async for stray in self._staged_in(f"{STAGING_PREFIX}{name}"):
-                    yield stray
-
-    async def _staged_in(self, area: str) -> AsyncIterator[Stray]:
-        """Nothing, if an object is young: then the area is listed once, and otherwise again, page by page."""
-        young = 0
-        async for info in list_all(self._store, area):
-            young += not await self._is_ripe(info)
-        if young:
-            return
-        async for _, page in grouped(list_all(self._store, area), lambda _: area):
-            ripe = [info for info in page if await self._is_ripe(info)]
-            for stray in await self._swept(ripe, Reason.STAGING):
+        async for page in dead_areas(self._store, self._is_ripe, self._leave):
+            for stray in await self._swept(page, Reason.STAGING):
                 yield stray
 
     async def _partial(self) -> AsyncIterator[Stray]:
