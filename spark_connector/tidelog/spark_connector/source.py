@@ -23,6 +23,8 @@ from pyspark.sql.types import StructType
 from tidelog.spark_connector.options import ReadOptions, parse_options
 from tidelog.spark_connector.pruning import Pruning, pruning_of
 from tidelog.spark_connector.rows import ReadTask, checked_schema, read_task, row_schema
+from tidelog.spark_connector.sink import TidelogStreamWriter, TidelogWriter
+from tidelog.spark_connector.sink_options import parse_sink_options
 from tidelog.spark_connector.slices import Slice, dealt_to_tasks, offsets_per_task
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
 
@@ -49,6 +51,12 @@ class TidelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> TidelogReader:
         return TidelogReader(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TidelogWriter:
+        return TidelogWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TidelogStreamWriter:  # noqa: N802, ARG002
+        return TidelogStreamWriter(parse_sink_options(self.options), schema)
 
 
 class PushdownTidelogDataSource(TidelogDataSource):
