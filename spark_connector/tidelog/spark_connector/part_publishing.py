@@ -7,7 +7,8 @@ although a leader compares only with the last five.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,21 +21,24 @@ from tidelog.wire.paths import partition_target
 from tidelog.wire.staging import STAGED_RECORDS_MEDIA, StagedRecords
 
 ATTEMPTS = 12
-"""Tries of a produce, within a minute: a broker may restart meanwhile, or a shard may move."""
+"""Tries of a call, within a minute: a broker may restart meanwhile, or a shard may move."""
+
+Connect: TypeAlias = Callable[[], BrokerConnection]
+"""Opens a connection to the broker."""
 
 
 class PartPublisher:
-    """Publishes parts of `sink` through the broker at `url`. Lanes may be published at the same time."""
+    """Publishes parts of `sink`, each lane on a connection of its own. Lanes may be published at the same time."""
 
-    def __init__(self, url: str, sink: str, clock: Clock) -> None:
-        self._url = url
+    def __init__(self, connect: Connect, sink: str, clock: Clock) -> None:
+        self._connect = connect
         self._sink = sink
         self._clock = clock
 
     def publish(self, batch: CommittedBatch, lane: Sequence[PartSend], began_s: float) -> None:
         """Return when all parts of `lane` are in the log once. Raises `Conflict`, `NotFound`, `Unavailable`, `Corrupt`;
         some of the parts may be in the log then."""
-        with BrokerConnection(self._url, ATTEMPTS) as connection:
+        with self._connect() as connection:
             for send in lane:
                 self._publish_one(connection, batch, send, began_s)
 

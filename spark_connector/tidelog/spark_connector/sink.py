@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.spark_connector.broker_connection import BrokerConnection
 from tidelog.spark_connector.committed_batch import StagedPart
+from tidelog.spark_connector.part_publishing import ATTEMPTS
 from tidelog.spark_connector.sink_columns import check_columns
 from tidelog.spark_connector.sink_commit import SinkCommit, publish_once
 from tidelog.spark_connector.sink_options import SinkOptions
@@ -57,11 +58,9 @@ class TidelogWriter(DataSourceArrowWriter):
         return staged(self._options, self._sink, 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        parts = parts_of(messages)
-        with BrokerConnection(self._options.broker) as connection:
+        with connected(self._options) as connection:
             area = StagingArea(self._sink, connection)
-            publish_once(connection, area, Runtime(), parts)
-            area.delete_all()
+            publish_once(lambda: connected(self._options), area, Runtime(), parts_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is deleted: if the commit failed, a part of the rows may be in the log. The sweep takes the rest."""
@@ -89,12 +88,18 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
         sink = next((message.sink for message in messages if isinstance(message, StagedTask)), None)
         if sink is None:
             return
-        with BrokerConnection(self._options.broker) as connection:
-            commit = SinkCommit(connection, StagingArea(sink, connection), Runtime(), self._options.first_batch)
+        with connected(self._options) as connection:
+            area, first_batch = StagingArea(sink, connection), self._options.first_batch
+            commit = SinkCommit(lambda: connected(self._options), area, Runtime(), first_batch)
             commit.commit(batchId, parts_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing is deleted: the batch may be committed. What is not is deleted with the next batch, or swept."""
+
+
+def connected(options: SinkOptions) -> BrokerConnection:
+    """A connection to the broker that waits for it for a minute."""
+    return BrokerConnection(options.broker, ATTEMPTS)
 
 
 def checked(options: SinkOptions, schema: StructType) -> None:
@@ -109,7 +114,7 @@ def staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[pa.Rec
     """Stage the rows of this task."""
     context = TaskContext.get()
     task = context.partitionId() if context else 0
-    with BrokerConnection(options.broker) as connection:
+    with connected(options) as connection:
         staging = staging_of(StagingArea(sink, connection), options.store, connection)
         rows = StagedRows(staging, batch, task, KnownTopics(connection), Runtime().entropy, options.topic)
         for each in batches:

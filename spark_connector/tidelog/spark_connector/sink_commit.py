@@ -30,7 +30,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidelog.spark_connector.broker_connection import BrokerConnection
 from tidelog.spark_connector.committed_batch import (
     CommittedBatch,
     StagedPart,
@@ -39,9 +38,9 @@ from tidelog.spark_connector.committed_batch import (
     encode_batch,
     sends_of,
 )
-from tidelog.spark_connector.part_publishing import PartPublisher
+from tidelog.spark_connector.part_publishing import Connect, PartPublisher
 from tidelog.spark_connector.staging_area import StagingArea
-from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.layout import COMMITTED, PUBLISHED
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.staging import StagedObject
@@ -64,12 +63,11 @@ def publish_lanes(publisher: PartPublisher, committed: CommittedBatch, began_s: 
             pass
 
 
-def publish_once(
-    connection: BrokerConnection, area: StagingArea, runtime: Runtime, parts: Sequence[StagedPart]
-) -> None:
-    """Publish `parts` without marks: no other process will continue this write."""
-    publisher, began_s = PartPublisher(connection.url, area.sink, runtime.clock), runtime.clock.monotonic()
+def publish_once(connect: Connect, area: StagingArea, runtime: Runtime, parts: Sequence[StagedPart]) -> None:
+    """Publish `parts` without marks: no other process will continue this write. Deletes what was staged."""
+    publisher, began_s = PartPublisher(connect, area.sink, runtime.clock), runtime.clock.monotonic()
     publish_lanes(publisher, commit_after(area.sink, {}, 0, parts), began_s)
+    area.delete_all()
 
 
 @dataclass(frozen=True)
@@ -89,13 +87,13 @@ class Marks:
 
 
 class SinkCommit:
-    """Commits batches of the stream whose objects are in the area. `first_batch`: see `sink_options`."""
+    """Commits batches of the stream whose objects are in `area`. `first_batch`: see `sink_options`."""
 
-    def __init__(self, connection: BrokerConnection, area: StagingArea, runtime: Runtime, first_batch: int = 0) -> None:
+    def __init__(self, connect: Connect, area: StagingArea, runtime: Runtime, first_batch: int = 0) -> None:
         self._area = area
         self._runtime = runtime
         self._first_batch = first_batch
-        self._publisher = PartPublisher(connection.url, area.sink, runtime.clock)
+        self._publisher = PartPublisher(connect, area.sink, runtime.clock)
 
     def commit(self, batch: int, parts: Sequence[StagedPart]) -> None:
         """Return when the batch is in the log once: with `parts`, or with those of an earlier attempt. Raises
@@ -113,6 +111,7 @@ class SinkCommit:
             self._finish(marks.committed)
         if batch <= marks.committed:
             logger.info("batch %d of sink %s was committed before", batch, self._area.sink)
+            self._area.delete_before(marks.committed, COMMITTED)
             return True
         if marks.committed >= 0 and not parts:
             return True
@@ -159,6 +158,11 @@ class SinkCommit:
 
     def _publish(self, committed: CommittedBatch, began_s: float) -> None:
         """`began_s`: when the first attempt began, by this process's clock."""
-        publish_lanes(self._publisher, committed, began_s)
+        try:
+            publish_lanes(self._publisher, committed, began_s)
+        except NotFound:
+            if Marks.of(self._area.objects()).published < committed.batch:
+                raise
+            return  # another process has published the batch, and deleted its objects
         self._area.create(committed.batch, PUBLISHED, msgspec.json.encode({"format_version": 1}))
         self._area.delete_before(committed.batch, COMMITTED)
