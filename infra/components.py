@@ -24,6 +24,8 @@ from infra.component import CannotMake, Component, only_one_process, say
 from infra.etcd import ETCD, ETCD34
 from infra.haproxy import HAPROXY
 from infra.kafka import KAFKA
+from infra.kafka_go_clients import KAFKA_GO_CLIENTS
+from infra.kcat import KCAT
 from infra.kustomize import KUSTOMIZE
 from infra.log_oracle import LOG_ORACLE
 from infra.minio import MINIO
@@ -43,6 +45,8 @@ COMPONENTS: tuple[Component, ...] = (
     PROMTOOL,
     SPARK_S3,
     KAFKA,
+    KAFKA_GO_CLIENTS,
+    KCAT,
     SPARK_KAFKA,
     S2_LITE,
 )

@@ -13,5 +13,8 @@ from tidelog.services.settings.settings import Settings
 @pytest.fixture
 def settings() -> Settings:
     return replace(
-        SETTINGS, group_initial_rebalance_delay_ms=100, group_consumer_heartbeat_interval_ms=200, auto_create_topics_enable=False
+        SETTINGS,
+        group_initial_rebalance_delay_ms=100,
+        group_consumer_heartbeat_interval_ms=200,
+        auto_create_topics_enable=False,
     )

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 from tests.components.required import require_component
-from tests.kafka.clients.circle import BASE_MS, PARTITIONS, record
+from tests.kafka.clients.circle import (
+    BASE_MS,
+    CONFIGS,
+    EACH,
+    MORE_PARTITIONS,
+    assert_complete,
+    content,
+    without_offset,
+)
 from tests.kafka.clients.programs import run_program, seen_by
 from tests.kafka.conftest import KafkaServed
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
-EACH, IDEMPOTENT = 20, 200
+IDEMPOTENT = 200
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SENT = EACH * 3 * len(CODECS) + IDEMPOTENT
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
@@ -33,17 +41,17 @@ async def test_the_whole_circle(served: KafkaServed, classpath: str, tmp_path: P
     assert seen["topics"] == {
         "created again": "TopicExistsException",
         "unknown": "UnknownTopicOrPartitionException",
-        "partitions": 6,
-        "leaders": 6,
+        "partitions": MORE_PARTITIONS,
+        "leaders": MORE_PARTITIONS,
         "listed": ["events"],
         "nodes": 1,
-        "configs": {"max.message.bytes": "2000000", "retention.ms": "86400000"},
+        "configs": CONFIGS,
     }
     told = {"0": 0, "1": EACH, "all": EACH}
     acknowledged = {f"{codec} {acks}": count for codec in CODECS for acks, count in told.items()}
     assert seen["acknowledged"] == {**acknowledged, "idempotent": IDEMPOTENT}
-    assert sorted(seen["records"]) == sorted(record(n) for n in range(SENT))
-    assert seen["by_time"] == record(40)
+    assert_complete(seen["records"], SENT)
+    assert without_offset(seen["by_time"]) == content(40)
     for protocol in ("classic", "consumer"):
         members = {"alone": 6, "both": [3, 3], "again": 6, "read": SENT, "committed": SENT}
         assert seen[protocol] == members, protocol
@@ -52,7 +60,7 @@ async def test_the_whole_circle(served: KafkaServed, classpath: str, tmp_path: P
         "states": ["Empty", "Empty"],
         "offsets": SENT,
         "moved": [7, "back"],
-        "left": PARTITIONS + 1,
+        "left": MORE_PARTITIONS - 1,
         "after": 0,
     }
     assert seen["removal"] == {"low": 5, "earliest": 5, "listed": []}
