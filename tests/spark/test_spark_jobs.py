@@ -8,6 +8,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tidelog.spark_connector.jobs.catalog import JOBS
 from tidelog.spark_connector.jobs.job import Job
 from tidelog.spark_connector.jobs.job_progress import task_counts
 from tidelog.spark_connector.jobs.verify import SEGMENTS_PER_TASK_MAX, TASK_BYTES, tasks_of
+from tidelog.spark_connector.native_read import read
 from tidelog.spark_connector.package import JOBS_PROGRAM, write_package
 from tidelog.storage.errors import Invalid, NotFound
 from tidelog.storage.manifests.shard_values import TopicSegment
@@ -122,6 +124,34 @@ def test_verify_finds_a_damaged_and_a_missing_segment(spark: SparkSession, tmp_p
     assert (found.sound, found.facts["errors"]) == (False, 2)
     assert any((segments[0].name in line and "sha256" in line) or "checksum" in line for line in found.findings)
     assert any(segments[1].name in line and "missing" in line for line in found.findings)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_compact_leaves_what_readers_read_in_one_segment(spark: SparkSession, tmp_path: Path, policy: str) -> None:
+    store = tmp_path / "store"
+    with serving(tmp_path, f"file:{store}", {**ARCHIVES, "archiver.upkeep": "false"}) as broker:
+        broker.create_topic("kept", 1, {"cleanup.policy": policy})
+        for offset in range(0, 40, 10):
+            broker.produce(
+                "kept", 0, [replace(one, key=b"k%d" % (one.offset % 7)) for one in records(0, offset, offset + 10)]
+            )
+            broker.wait_until_archived("kept")
+        before = broker.fetch_all("kept", 0)
+        arguments = ["--store", f"file://{store}", "--topic", "kept"]
+        job = opened(spark, "compact", arguments)
+        assert job.plan()["input_segments"] == 4
+        done = job.run().facts
+        assert (done["made_segments"], done["shards_changed_by_others"]) == (1, 0)
+        left = {each.key: each for each in before}.values() if policy == "compact" else before
+        rows = read(spark, broker=broker.url, subscribe="kept").collect()
+        assert sorted((row.offset, row.key, row.value) for row in rows) == sorted(
+            (each.offset, each.key, each.value) for each in left
+        )
+        assert len(broker.log("kept").segments) == 1
+        assert opened(spark, "compact", arguments).plan()["tasks"] == 0
+    checked = opened(spark, "verify", ["--store", f"file://{store}"])
+    checked.plan()
+    assert checked.run().sound
 
 
 def test_tasks_of_verify_hold_segments_by_their_bytes() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
+from tidelog.spark_connector.jobs.opened_bucket import opened_bucket
 from tidelog.spark_connector.jobs.segment_checks import HARM
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, Summary, unreadable
 from tidelog.storage.bucket.listing import shards_in
@@ -13,16 +14,13 @@ from tidelog.storage.bucket.shard_look import ShardLooks
 from tidelog.storage.bucket.verify.verification import BucketVerification
 from tidelog.storage.errors import NotFound
 from tidelog.storage.manifests.shard_values import TopicSegment
-from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.opening import open_store
-from tidelog.storage.stores.retrying import RetryingObjectStore
 
 
 async def listed_segments(store: str) -> list[TopicSegment]:
     """All segments that the manifests name, in the order of their keys. Those of a manifest that cannot be read are
     left out; the walk of the rest reports it."""
-    async with _opened(store) as bucket:
+    async with opened_bucket(store) as bucket:
         looks = ShardLooks(bucket, Runtime())
         found: list[TopicSegment] = []
         for shard in sorted(await shards_in(bucket)):
@@ -37,7 +35,7 @@ async def listed_segments(store: str) -> list[TopicSegment]:
 async def check_rest(store: str, gone: Sequence[TopicSegment]) -> tuple[list[Finding], Summary]:
     """The findings about everything but the bytes of segments. The walk also reports missing segments. Those in `gone`
     that exist after all, because the store was away for a moment, are read now."""
-    async with _opened(store) as bucket:
+    async with opened_bucket(store) as bucket:
         walk = BucketVerification(bucket, deep=True, reads_segments=False)
         found = [finding async for finding in walk.findings()]
         for segment in gone:
@@ -48,13 +46,3 @@ async def check_rest(store: str, gone: Sequence[TopicSegment]) -> tuple[list[Fin
             except NotFound:
                 pass  # merged or deleted since, or among the findings
         return found, walk.summary
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[ObjectStore]:
-    runtime = Runtime()
-    store = RetryingObjectStore(open_store(url, runtime=runtime), runtime)
-    try:
-        yield store
-    finally:
-        await store.aclose()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tidelog.spark_connector.jobs.compact import COMPACT
 from tidelog.spark_connector.jobs.export import EXPORT
 from tidelog.spark_connector.jobs.job import JobKind
 from tidelog.spark_connector.jobs.verify import VERIFY
 
-JOBS: tuple[JobKind, ...] = (EXPORT, VERIFY)
+JOBS: tuple[JobKind, ...] = (COMPACT, EXPORT, VERIFY)

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.spark_connector.jobs.job import Facts, JobKind, Outcome
 from tidelog.spark_connector.jobs.segment_checks import check_segments
+from tidelog.spark_connector.jobs.store_option import add_store_option
 from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.stores.arrow_files import arrow_files
@@ -86,12 +87,7 @@ def _line(finding: Finding) -> str:
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--store",
-        required=True,
-        metavar="URL",
-        help="the bucket as all executors reach it: s3://BUCKET/PREFIX, or file:///PATH on a shared disk",
-    )
+    add_store_option(parser)
 
 
 def _open(spark: SparkSession, given: Namespace) -> Verify:

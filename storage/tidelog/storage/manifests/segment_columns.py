@@ -174,6 +174,10 @@ class ColumnSpans(Sequence[SegmentSpan]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
+    def __reduce__(self) -> tuple[type[tuple[SegmentSpan, ...]], tuple[list[SegmentSpan]]]:
+        """Pickled as the tuple of them, without the other columns: jobs send segments to other processes."""
+        return tuple, (list(self),)
+
     def _span(self, at: int) -> SegmentSpan:
         return SegmentSpan(*(int(getattr(self.columns, name)[at]) for name in OF_SPANS))
 

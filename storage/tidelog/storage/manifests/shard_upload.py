@@ -78,6 +78,21 @@ class ShardUpload:
                 successor(newer, upload.named)  # raises if the inputs are gone
         raise Conflict(f"other workers were faster {APPEND_ATTEMPTS_MAX} times")
 
+    async def append_uploaded(self, log: ShardLog, topic_id: str, successor: Successor, seen: int) -> ShardManifest:
+        """Append `successor` of the latest version. It names segments that other processes uploaded after version
+        `seen`. However long ago that was, they exist unless a sweep has appended since; then it raises `Conflict`, as
+        when `successor` does. Also raises `Unavailable`."""
+        for _ in range(APPEND_ATTEMPTS_MAX):
+            latest = await log.with_lists(await log.latest(), [topic_id])
+            if await _swept_since(log, seen, latest):
+                raise Conflict("a sweep ran after the segments were uploaded: it may have deleted them. Start over")
+            change = successor(latest, ())
+            try:
+                return await log.append(change, latest)
+            except Conflict:
+                continue
+        raise Conflict(f"other workers were faster {APPEND_ATTEMPTS_MAX} times")
+
     async def _upload(self, segments: Sequence[EncodedSegment]) -> _Upload:
         for _ in range(UPLOAD_ATTEMPTS_MAX):
             upload = _Upload(tuple(segments), self._runtime.clock.monotonic(), self._runtime.clock.now_ms())

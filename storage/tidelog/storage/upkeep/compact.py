@@ -17,18 +17,18 @@ segments are clean, and the others are dirty as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ShardManifest, TopicChange
-from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, TopicSegment
+from tidelog.storage.manifests.shard_values import ChangeKind, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.upkeep.compact_keys import rows_that_go
 from tidelog.storage.upkeep.compact_plan import (
     CompactStep,
-    cleaned,
+    cleaned_states,
     compaction_due_at_ms,
     plan_compaction,
     plan_steps,
@@ -94,20 +94,10 @@ class CompactTask:
         made = await self._rewriter.made(place, rewrite, flavor, rules.segment_bytes)
 
         def replacement(latest: TopicState, added: Sequence[TopicSegment]) -> TopicChange:
-            states = self._cleaned(latest, step.clean_ends, rules)
+            states = cleaned_states(latest, step.clean_ends, rules, self._clock.now_ms())
             return replace(replaced(latest, rewrite.inputs, added), partitions=states)
 
         return await self._rewriter.appended(log, place, made, ChangeKind.COMPACT, replacement)
-
-    def _cleaned(self, topic: TopicState, clean_ends: Mapping[int, int], rules: UpkeepRules) -> dict[int, ColdState]:
-        """The states that change."""
-        now_ms = self._clock.now_ms()
-        before = {partition: topic.partition(partition) for partition in clean_ends}
-        after = {
-            partition: cleaned(state, clean_ends[partition], rules.delete_retention_ms, now_ms)
-            for partition, state in before.items()
-        }
-        return {partition: state for partition, state in after.items() if state is not before[partition]}
 
     def _remember(self, place: SegmentPlace, pass_: _Pass) -> None:
         if pass_.steps:

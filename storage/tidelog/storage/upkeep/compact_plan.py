@@ -180,6 +180,18 @@ def ripe_stretches(cleanings: Sequence[Cleaning], delete_retention_ms: int, now_
     )
 
 
+def cleaned_states(
+    topic: TopicState, clean_ends: Mapping[int, int], rules: UpkeepRules, now_ms: int
+) -> dict[int, ColdState]:
+    """The states of partitions that change with a pass that reached `clean_ends` by `now_ms`."""
+    before = {partition: topic.partition(partition) for partition in clean_ends}
+    after = {
+        partition: cleaned(state, clean_ends[partition], rules.delete_retention_ms, now_ms)
+        for partition, state in before.items()
+    }
+    return {partition: state for partition, state in after.items() if state is not before[partition]}
+
+
 def cleaned(state: ColdState, clean_end: int, delete_retention_ms: int, now_ms: int) -> ColdState:
     """The state of a partition after a pass that reached `clean_end` by `now_ms`. It keeps `CLEANINGS_MAX` cleanings:
     the oldest are dropped, and their tombstones then wait for the next one's time."""

@@ -60,7 +60,7 @@ class MergeTask:
         if topic is None or merge is None:
             return None
         inputs = segments_of_runs(topic.segments, merge.first_run, merge.last_run)
-        rewrite = Rewrite(by_run(inputs), merge.level, _dead_rows(topic, inputs))
+        rewrite = Rewrite(by_run(inputs), merge.level, dead_rows(topic, inputs))
         async with reading_inputs(log, manifest):
             made = await self._rewriter.made(place, rewrite, self._flavor(merge.level, rules), rules.segment_bytes)
 
@@ -78,7 +78,7 @@ class MergeTask:
         return replace(flavor, bloom_column="key") if rules.key_bloom_filter else flavor
 
 
-def _dead_rows(topic: TopicState, segments: Sequence[TopicSegment]) -> RowSet:
+def dead_rows(topic: TopicState, segments: Sequence[TopicSegment]) -> RowSet:
     """The rows of spans that lie below the log start of their partition."""
     rows = RowSet(segments)
     starts = {number: state.log_start_offset for number, state in topic.all_partitions.items()}

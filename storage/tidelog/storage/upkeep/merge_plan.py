@@ -117,7 +117,7 @@ def merge_due_at_ms(
     topic: TopicState, rules: UpkeepRules, input_bytes_max: int, now_ms: int, *, idle: bool
 ) -> int | None:
     """When a merge is due, `now_ms` at the earliest; None: not before another version, or before `idle` changes."""
-    stretches = list(_stretches(topic, rules))
+    stretches = list(mergeable(topic, rules))
     if _due(topic, stretches, MergePolicy(rules, input_bytes_max, idle=idle), now_ms):
         return now_ms
     aging = (runs for runs in stretches if len(runs) > 1 or _is_large(runs[0], rules))
@@ -127,7 +127,7 @@ def merge_due_at_ms(
 def plan_merge(topic: TopicState, rules: UpkeepRules, input_bytes_max: int, now_ms: int, *, idle: bool) -> Merge | None:
     """The merge that is due at `now_ms`, that of the oldest records first; None if none is. `idle`: whether the broker
     has been idle for long."""
-    return _due(topic, list(_stretches(topic, rules)), MergePolicy(rules, input_bytes_max, idle=idle), now_ms)
+    return _due(topic, list(mergeable(topic, rules)), MergePolicy(rules, input_bytes_max, idle=idle), now_ms)
 
 
 def merged(latest: TopicState | None, inputs: Sequence[TopicSegment], outputs: Sequence[TopicSegment]) -> TopicChange:
@@ -144,9 +144,9 @@ def merged(latest: TopicState | None, inputs: Sequence[TopicSegment], outputs: S
     return TopicChange(latest.name, tuple(keys), tuple(outputs))
 
 
-def _stretches(topic: TopicState, rules: UpkeepRules) -> Iterator[Runs]:
-    """From the oldest to the newest. A rewrite by compaction that is large enough stays as it is: the next compaction
-    writes it again."""
+def mergeable(topic: TopicState, rules: UpkeepRules) -> Iterator[Runs]:
+    """Stretches of neighbouring runs that merging may make one of, from the oldest to the newest. A rewrite by
+    compaction that is large enough stays as it is: the next compaction writes it again."""
     dirty_from = first_dirty_run(topic)
     stretch: list[TopicRun] = []
     for run in runs_of(topic.segments, below_level=FINAL_LEVEL):
