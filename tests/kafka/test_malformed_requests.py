@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import struct
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,8 +14,10 @@ from tests.kafka.test_topics import creation, metadata_request
 
 from tidelog.services.broker.api.request_context import BROKER_ITSELF
 from tidelog.services.kafka.protocol.api_table import API_TABLE, API_VERSIONS
+from tidelog.services.kafka.protocol.request_reading import ENTRIES_MAX
 
 ROUNDS = 400
+MANY = ENTRIES_MAX + 1
 
 
 def header(api_key: int, version: int, client_id: bytes = b"\0\3abc", rest: bytes = b"") -> bytes:
@@ -40,7 +43,11 @@ def header(api_key: int, version: int, client_id: bytes = b"\0\3abc", rest: byte
         (header(3, 1, rest=b"\0\0\0\1\0\1\xff"), "the request is not a MetadataRequest of version 1"),
         (header(3, 1, rest=b"\x7f\xff\xff\xff"), "an array of 2,147,483,647 entries is in 0 bytes"),
         (header(3, 9, rest=b"\0\xff\xff\xff\xff\x0f"), "an array of 4,294,967,294 entries is in 0 bytes"),
+        (header(3, 4, rest=b"\0\0\0\1\xff\xff\0"), "name is null"),
+        (header(42, 0, rest=b"\xff\xff\xff\xff"), "groups_names is null"),
+        (header(42, 0, rest=b"\0\0\0\1\xff\xff"), "an entry of groups_names is null"),
         (header(3, 1, rest=b"\x80\0\0\0"), "a length is -2147483648"),
+        (header(3, 1, rest=struct.pack(">i", MANY) + bytes(2 * MANY)), "the request has more than 200,000 entries"),
         (header(3, 1, rest=b"\0\0\0\0more"), "4 bytes follow a MetadataRequest of version 1"),
     ],
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.kafka.scripted_listener import BOUNDS, ScriptedListener, answer, frame, is_ended, listening
 
-from tidelog.services.kafka.listener.request_memory import FULL_RECEIVE_BYTES, RECEIVE_BYTES
+from tidelog.services.kafka.listener.request_memory import FULL_RECEIVE_BYTES, RECEIVE_BYTES, TURN_BYTES_MIN
 
 MANY = 1_000
 
@@ -112,6 +112,47 @@ async def test_parts_of_requests_that_fill_the_memory_make_room_in_the_end() -> 
         writer.write(frame(9))
         await listener.until(lambda: 9 in listener.placed)
         for each in (writer, *(writer for _, writer in pairs)):
+            each.close()
+
+
+async def test_a_request_that_comes_byte_by_byte_is_answered(listener: ScriptedListener) -> None:
+    (reader, writer), (other, other_writer) = await listener.connect(), await listener.connect()
+    for at, byte in enumerate(sent := frame(1, 20)):
+        writer.write(bytes((byte,)))
+        await listener.until(lambda: listener.counts.received_bytes >= at + 1 + len(sent) * at)  # noqa: B023
+        other_writer.write(frame(100 + at, 20))
+        await listener.until(lambda: 100 + at in listener.placed)  # noqa: B023
+        listener.placed[100 + at].set_result((b"",))
+        assert await answer(other) == (100 + at, b"")
+    await listener.until(lambda: 1 in listener.placed)
+    listener.placed[1].set_result((b"late",))
+    assert await answer(reader) == (1, b"late")
+    writer.close()
+    other_writer.close()
+
+
+async def test_slow_parts_that_fill_the_memory_are_ended_and_another_client_is_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They send a byte now and then, so they are never silent for `read_timeout_s`."""
+    async with listening(replace(BOUNDS, memory_bytes_max=1 << 20)) as listener:
+        slow = [await listener.connect() for _ in range(4)]
+        for _, writer in slow:
+            writer.write(frame(1, 2 << 20)[:TURN_BYTES_MIN])
+        for _, writer in slow:
+            writer.write(b"x" * 1_000)  # so that the last one fills the memory
+        await listener.until(lambda: listener.connections.memory.is_full)
+        reader, writer = await listener.connect()
+        writer.write(frame(2, 100_000))
+        async with asyncio.timeout(20):
+            while 2 not in listener.placed:
+                for _, other in slow:
+                    other.write(b"x")
+                await asyncio.sleep(0.05)
+        listener.placed[2].set_result((b"fine",))
+        assert await answer(reader) == (2, b"fine")
+        assert "came too slowly" in str([record.__dict__ for record in caplog.records])
+        for each in (writer, *(writer for _, writer in slow)):
             each.close()
 
 

@@ -145,7 +145,7 @@ def _bounds(settings: Settings) -> ListenerBounds:
     connections_max = connections_within(open_files_max(), settings.max_connections)
     if connections_max < settings.max_connections:
         told = "max.connections is %d, and the process may open %d files: at most %d connections of Kafka's protocol"
-        _log.warning(told, settings.max_connections, open_files_max(), connections_max)
+        _log.info(told, settings.max_connections, open_files_max(), connections_max)
     return ListenerBounds(
         connections_max,
         settings.max_connections_per_ip,

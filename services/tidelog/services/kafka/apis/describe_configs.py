@@ -35,7 +35,8 @@ class DescribeConfigsApi(ImmediateApi):
 
     async def reply(self, call: Call) -> Answer:
         request = decode(call, DescribeConfigsRequest)
-        results = [await self._result(call, each, request.include_synonyms) for each in request.resources]
+        once = {(each.resource_type, each.resource_name): each for each in request.resources}
+        results = [await self._result(call, each, request.include_synonyms) for each in once.values()]
         return encode(call, DescribeConfigsResponse(throttle_time=NO_TIME, results=tuple(results)))
 
     async def _result(self, call: Call, asked: DescribeConfigsResource, with_synonyms: bool) -> DescribeConfigsResult:

@@ -85,7 +85,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._connections.now_s()
         self._held_bytes += nbytes
-        self._memory.take(nbytes)
+        self._memory.take(self, nbytes)
         self._connections.counts.received_bytes += nbytes
         try:
             for frame in self._frames.received(nbytes):
@@ -121,6 +121,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def memory_is_free(self) -> None:
         self._regulate()
+
+    def is_too_slow(self) -> None:
+        self.end("the memory for requests is full, and the rest of a request came too slowly", at_once=True)
 
     def drain(self) -> None:
         """Read no more, and close once all requests are answered."""

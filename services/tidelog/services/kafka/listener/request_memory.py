@@ -6,7 +6,9 @@ is read once more, at most `FULL_RECEIVE_BYTES`, and then not until there is mem
 turn. So the bound is exceeded by at most that for each connection, and by one `RECEIVE_BYTES`.
 
 If the memory is full of parts of requests, no answer will make room. Then one connection at a time has the turn: it is
-read on, for at most `TURN_S`, until its request is whole. So the bound is exceeded by one request at most.
+read on, for at most `TURN_S`, until its request is whole. So the bound is exceeded by one request at most. A connection
+from which fewer than `TURN_BYTES_MIN` come in its turn is ended: others wait for the memory that its part takes, so a
+few clients that send large requests byte by byte would hold up all.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ CONNECTION_BYTES_MAX = 16 << 20
 RECEIVE_BYTES = 256 * 1024
 FULL_RECEIVE_BYTES = 4 * 1024
 TURN_S = 1.0
+TURN_BYTES_MIN = 256 * 1024
 
 
 class Paused(Protocol):
@@ -32,6 +35,9 @@ class Paused(Protocol):
 
     def memory_is_free(self) -> None:
         """Read on, or ask again by `RequestMemory.wait`."""
+
+    def is_too_slow(self) -> None:
+        """Others wait for its memory, and its request does not come: end the connection."""
 
 
 class RequestMemory:
@@ -43,6 +49,7 @@ class RequestMemory:
         self._whole_bytes = 0
         self._waiting: OrderedDict[Paused, None] = OrderedDict()
         self._has_turn: Paused | None = None
+        self._turn_bytes = 0
         self._turn_end: asyncio.TimerHandle | None = None
 
     @property
@@ -60,9 +67,11 @@ class RequestMemory:
         """How many bytes `connection` may receive at once now."""
         return RECEIVE_BYTES if self.may_receive(connection) else FULL_RECEIVE_BYTES
 
-    def take(self, count: int) -> None:
+    def take(self, connection: Paused, count: int) -> None:
         """`count` bytes have arrived."""
         self._counts.held_bytes += count
+        if connection is self._has_turn:
+            self._turn_bytes += count
 
     def is_whole(self, connection: Paused, count: int) -> None:
         """A request of `count` bytes has arrived to its end."""
@@ -95,14 +104,17 @@ class RequestMemory:
     def _give_turn(self) -> None:
         if self._waiting and self.is_full and not self._whole_bytes and self._has_turn is None:
             self._has_turn, _none = self._waiting.popitem(last=False)
+            self._turn_bytes = 0
             self._turn_end = asyncio.get_running_loop().call_later(TURN_S, self._pass_turn)
             self._has_turn.memory_is_free()
 
     def _pass_turn(self) -> None:
-        """The turn took too long: the next one is at the end of those that wait."""
-        slow = self._has_turn
+        """The turn took too long: the next one is at the end of those that wait, if there is a next one."""
+        slow, is_too_slow = self._has_turn, self._turn_bytes < TURN_BYTES_MIN
         self._end_turn()
-        if slow is not None:
+        if slow is not None and is_too_slow:
+            slow.is_too_slow()
+        elif slow is not None:
             slow.memory_is_free()
 
     def _end_turn(self) -> None:

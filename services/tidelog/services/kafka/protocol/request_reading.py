@@ -9,6 +9,7 @@ The format of the types: https://kafka.apache.org/protocol#protocol_types
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
@@ -36,12 +37,26 @@ _NUMBERS = {
 _UUID_BYTES = 16
 _VARINT_BYTES_MAX = 5
 _NULL = -1
+ENTRIES_MAX = 200_000
+"""Of all arrays of a request together: twice `partitions.max`, so a request can name all partitions. An entry of two
+bytes becomes an object of some hundred, and its answer may be larger: without the bound a request of
+`socket.request.max.bytes` would stand still all connections for minutes."""
 _READERS: dict[type[Any], Read] = {}
 """One for each class that was needed."""
 
 
+class _Entries(threading.local):
+    """How many entries the request that the thread reads may still have."""
+
+    left = 0
+
+
+_entries = _Entries()
+
+
 def read_request(schema: type[Any], body: memoryview) -> Any:
     """The request of class `schema` that `body` is. Raises `Malformed`."""
+    _entries.left = ENTRIES_MAX
     try:
         request, end = entity_reader(schema)(body, 0)
     except (struct.error, UnicodeDecodeError, ValueError, OverflowError) as error:
@@ -121,10 +136,27 @@ def _read_tagged(body: memoryview, at: int, known: Mapping[int, tuple[str, Read]
 
 
 def _field(field: Field[Any], flexible: bool) -> Read:
+    read = _any_field(field, flexible)
+    return read if is_nullable(field) else _not_null(read, field.name)
+
+
+def _not_null(read: Read, name: str) -> Read:
+    def read_value(body: memoryview, at: int) -> tuple[Any, int]:
+        value, end = read(body, at)
+        if value is None:
+            raise Malformed(f"{name} is null")
+        return value, end
+
+    return read_value
+
+
+def _any_field(field: Field[Any], flexible: bool) -> Read:
     nested = nested_class(field.type)
     if is_array(field):
-        item = entity_reader(nested) if nested else _scalar(field.metadata["kafka_type"], flexible)
-        return _array(item, flexible)
+        if nested:
+            return _array(entity_reader(nested), flexible)
+        item = _scalar(field.metadata["kafka_type"], flexible)
+        return _array(_not_null(item, f"an entry of {field.name}"), flexible)
     if nested:
         return _nullable(entity_reader(nested)) if is_nullable(field) else entity_reader(nested)
     return _scalar(field.metadata["kafka_type"], flexible)
@@ -137,6 +169,9 @@ def _array(item: Read, flexible: bool) -> Read:
             return None, at
         if count > len(body) - at:  # an entry takes at least a byte
             raise Malformed(f"an array of {count:,} entries is in {len(body) - at} bytes")
+        _entries.left -= count
+        if _entries.left < 0:
+            raise Malformed(f"the request has more than {ENTRIES_MAX:,} entries: send several requests")
         items = []
         for _ in range(count):
             value, at = item(body, at)

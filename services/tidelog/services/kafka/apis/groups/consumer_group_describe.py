@@ -35,7 +35,7 @@ class ConsumerGroupDescribeApi(ImmediateApi):
         request: ConsumerGroupDescribeRequest = decode(call, ConsumerGroupDescribeRequest)
         operations = if_asked(GROUP_OPERATIONS, request.include_authorized_operations)
         lookup = TopicLookup(self._broker, call.context)
-        groups = [await self._described(call, group, operations, lookup) for group in request.group_ids]
+        groups = [await self._described(call, group, operations, lookup) for group in dict.fromkeys(request.group_ids)]
         return encode(call, ConsumerGroupDescribeResponse(throttle_time=NO_TIME, groups=tuple(groups)))
 
     async def _described(self, call: Call, group: str, operations: int, lookup: TopicLookup) -> DescribedGroup:

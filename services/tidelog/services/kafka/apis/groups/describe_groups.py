@@ -26,7 +26,7 @@ class DescribeGroupsApi(ImmediateApi):
     async def reply(self, call: Call) -> Answer:
         request: DescribeGroupsRequest = decode(call, DescribeGroupsRequest)
         operations = if_asked(GROUP_OPERATIONS, request.include_authorized_operations)
-        groups = [await self._described(call, group, operations) for group in request.groups]
+        groups = [await self._described(call, group, operations) for group in dict.fromkeys(request.groups)]
         return encode(call, DescribeGroupsResponse(throttle_time=NO_TIME, groups=tuple(groups)))
 
     async def _described(self, call: Call, group: str, operations: int) -> DescribedGroup:

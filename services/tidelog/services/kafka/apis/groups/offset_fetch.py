@@ -42,7 +42,8 @@ class OffsetFetchApi(ImmediateApi):
     async def reply(self, call: Call) -> Answer:
         if call.version >= _GROUPS_SINCE:
             request: OffsetFetchRequest = decode(call, OffsetFetchRequest)
-            groups = [await self._of_group(call, each) for each in request.groups]
+            once = {each.group_id: each for each in request.groups}
+            groups = [await self._of_group(call, each) for each in once.values()]
             return encode(call, OffsetFetchResponse(throttle_time=NO_TIME, groups=tuple(groups)))
         one: OneGroupRequest = decode(call, OneGroupRequest)
         asked = None if one.topics is None else [TopicPartitions(t.name, t.partition_indexes) for t in one.topics]
