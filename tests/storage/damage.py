@@ -28,8 +28,9 @@ from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segme
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
 from tidelog.storage.parquet.parquet_format import CHECKSUMS, decode_footer, footer_bytes
-from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span
+from tidelog.storage.segments.segment_slice import decode_span
 from tidelog.storage.segments.span_groups import span_groups
+from tidelog.storage.segments.stored_groups import StoredGroups, Wanted
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 

@@ -6,13 +6,16 @@ import pytest
 from tests.storage.record_tables import Payload, record_table
 from tests.storage.topic_segments import made_segment, span_in
 
-from tidelog.storage.parquet.column_pages import holds_only_nulls
+from tidelog.storage.parquet.column_pages import column_pages, only_nulls
+from tidelog.storage.parquet.group_columns import GroupColumns
 from tidelog.storage.parquet.parquet_format import decode_footer
-from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, decode_span
+from tidelog.storage.records import STORED_SCHEMA
+from tidelog.storage.segments.segment_slice import decode_span
 from tidelog.storage.segments.span_groups import span_groups
+from tidelog.storage.segments.stored_groups import StoredGroups, Wanted
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 
-KEY_LEAF, HEADERS_LEAF = 3, 5
+KEY_LEAF = 3
 HEADER = {"key": "h", "value": b"1"}
 EMPTY_HEADER = {"key": "", "value": None}
 
@@ -27,8 +30,9 @@ def absent(payloads: list[Payload]) -> tuple[bool, bool]:
     for each in span_groups(footer, span_in(encoded.segment, 0)):
         group = each.group
         data = body[group.start : group.end]
-        for place, leaf in enumerate((KEY_LEAF, HEADERS_LEAF)):
-            told[place] &= holds_only_nulls(footer.metadata, group.index, leaf, data, group.start)
+        columns = GroupColumns(key, STORED_SCHEMA, footer, group, data)
+        for place, name in enumerate(("key", "headers")):
+            told[place] &= columns.is_absent(name)
         few = decode_span(StoredGroups(key, footer, data, group.start), [each], Wanted(0, first, 1, 1))
         assert few.equals(table.slice(first, few.num_rows))
         first += group.rows
@@ -71,4 +75,6 @@ def test_bytes_that_are_no_compressed_page_are_left_to_the_reader() -> None:
     magic = bytes(body).rindex(b"\x28\xb5\x2f\xfd", column.data_page_offset, end)
     body[magic] ^= 0xFF
     data = memoryview(bytes(body))[group.start : group.end]
-    assert not holds_only_nulls(footer.metadata, 0, KEY_LEAF, data, group.start)
+    pages = column_pages(column, data, group.start)
+    assert pages
+    assert not only_nulls(pages, data, 0)

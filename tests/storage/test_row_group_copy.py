@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.formats import Format
-from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, encode_parquet, fill_in_checksums
-from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_encoder import encode_parquet, encode_row_groups
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor, settings_for
 from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 
@@ -54,14 +54,7 @@ def table(seed: int, rows: int, base: int = 0) -> pa.Table:
 
 def source(groups: list[pa.Table], key: str = "from") -> CopySource:
     """An object with one row group for each of `groups`."""
-    sink = pa.BufferOutputStream()
-    encoder = ParquetEncoder(FLAVOR, groups[0], sink)
-    for group in groups:
-        encoder.write(group)
-    ends = encoder.close(b"{}")
-    body = memoryview(sink.getvalue()).cast("B")
-    fill_in_checksums(body, ends)
-    return CopySource(key, FLAVOR, body)
+    return CopySource(key, FLAVOR, encode_row_groups(settings_for(FLAVOR, groups[0]), groups, b"{}"))
 
 
 @settings(max_examples=30, deadline=None)

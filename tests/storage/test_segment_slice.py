@@ -14,11 +14,14 @@ from tests.storage.record_tables import record_table
 from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segment, span_in
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values
+from tidelog.storage.parquet.column_pages import ColumnPage, column_pages
+from tidelog.storage.parquet.group_columns import GroupColumns
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
-from tidelog.storage.segments.segment_slice import StoredGroups, Wanted, choose_pages, decode_span, offset_by_timestamp
+from tidelog.storage.records import STORED_SCHEMA
+from tidelog.storage.segments.segment_slice import choose_pages, decode_span, offset_by_timestamp
 from tidelog.storage.segments.span_groups import SpanGroup, span_groups
+from tidelog.storage.segments.stored_groups import StoredGroups, Wanted
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 
 OFFSETS = [offset for offset in range(1_000, 25_000) if offset % 7]
@@ -91,13 +94,14 @@ def test_pages_meet_and_fill_their_column() -> None:
 
 def test_any_neighbouring_pages_decode_to_their_rows() -> None:
     found = pages()
+    columns = GroupColumns(KEY, STORED_SCHEMA, FOOTER, GROUP, DATA)
     rows = decode_topic_segment(ENCODED.segment, PLACE, BODY)["value"]
     for first in range(len(found)):
         for last in range(first, len(found)):
             chosen = found[first : last + 1]
-            values = decode_values(chosen, DATA)
-            expected = rows.slice(chosen[0].first_row, chosen[-1].next_row - chosen[0].first_row)
-            assert values.equals(expected)
+            first_row, end_row = chosen[0].first_row, chosen[-1].next_row
+            values = columns.decode(["value"], first_row, end_row)["value"]
+            assert values.equals(rows.slice(first_row, end_row - first_row))
 
 
 PAGES = tuple(

@@ -12,8 +12,8 @@ from tests.storage.topic_segments import made_segment, span_in
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.segments.segment_reader import SegmentReader
-from tidelog.storage.segments.segment_slice import WholeGroups
 from tidelog.storage.segments.span_groups import GroupBounds
+from tidelog.storage.segments.stored_groups import WholeGroups
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tidelog.storage.archive.topic_plan import Piece
 from tidelog.storage.parquet.parquet_encoder import encode_row_groups
-from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ROW_GROUP_ROWS_MAX
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ROW_GROUP_ROWS_MAX, settings_for
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 from tidelog.storage.wal.stored_entry import StoredEntry
@@ -67,7 +67,7 @@ def encoded_runs(entries: Entries, runs: Sequence[Sequence[Piece]]) -> Sequence[
 
     tables = joined()
     largest = next(tables)  # the settings follow from it
-    body = encode_row_groups(SEGMENT_FLAVOR, largest, chain([largest], tables), b"{}")
+    body = encode_row_groups(settings_for(SEGMENT_FLAVOR, largest), chain([largest], tables), b"{}")
     source, places = CopySource("rows", SEGMENT_FLAVOR, body), {at: place for place, at in enumerate(order)}
     made = []
     for number, group in groupby(range(len(cuts)), lambda at: cuts[at][0]):

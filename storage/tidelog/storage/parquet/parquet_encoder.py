@@ -1,11 +1,9 @@
-"""Writes Tidelog's Parquet (`parquet_format`): a whole table at once, or row group by row group into a file.
+"""Encodes Tidelog's Parquet (`parquet_format`) in memory.
 
-    encoder = ParquetEncoder(flavor, first_rows, sink)          # chooses settings by the first rows
-    encoder.write(row_group)                                    # once per row group
-    ends = encoder.close(header_json)
-    fill_in_checksums(body, ends)                               # body: the sink's bytes, in memory or a mapped file
+    body = encode_parquet(flavor, table, header_json)
+    body = encode_row_groups(settings_for(flavor, first), [first, second], header_json)
 
-An object larger than memory is written to a file, which is then mapped for its checksums and its upload.
+A segment may be larger than memory. It is written row group by row group (`row_group_copy`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,13 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from tidelog.storage.parquet.parquet_flavor import ParquetFlavor, open_writer, row_group_rows
+from tidelog.storage.parquet.parquet_flavor import (
+    ParquetFlavor,
+    WriterSettings,
+    open_writer,
+    row_group_rows,
+    settings_for,
+)
 from tidelog.storage.parquet.parquet_format import (
     CHECKSUM_DIGITS,
     CHECKSUMS,
@@ -40,49 +44,24 @@ def encode_parquet(
         ends = [min(table.num_rows, first_row + rows) for first_row in range(0, table.num_rows, rows)]
     edges = [0, *ends]
     groups = [table] if len(ends) == 1 else [table.slice(first, end - first) for first, end in pairwise(edges)]
-    return encode_row_groups(flavor, groups[0] if groups else table, groups, header_json)
+    return encode_row_groups(settings_for(flavor, groups[0] if groups else table), groups, header_json)
 
 
-def encode_row_groups(
-    flavor: ParquetFlavor, like: pa.Table, row_groups: Iterable[pa.Table], header_json: bytes
-) -> memoryview:
-    """`row_groups` as an object of `flavor`. The settings follow from the rows `like`."""
+def encode_row_groups(settings: WriterSettings, row_groups: Iterable[pa.Table], header_json: bytes) -> memoryview:
+    """`row_groups` as an object."""
     sink = pa.BufferOutputStream()
-    encoder = ParquetEncoder(flavor, like, sink)
+    writer = open_writer(settings, sink)
+    ends: list[int] = []
     for row_group in row_groups:
-        encoder.write(row_group)
-    ends = encoder.close(header_json)
+        writer.write_table(row_group, row_group_size=max(1, row_group.num_rows))
+        ends.append(sink.tell())
+    metadata = {FORMAT_KEY: settings.flavor.name, HEADER_KEY: header_json.decode()}
+    checksums = 1 + len(ends) + settings.flavor.has_index
+    writer.add_key_value_metadata(metadata | {CHECKSUMS_KEY: "0" * CHECKSUM_DIGITS * checksums})
+    writer.close()
     body = memoryview(sink.getvalue()).cast("B")
     fill_in_checksums(body, ends)
     return body.toreadonly()
-
-
-class ParquetEncoder:
-    """Writes one object of `flavor` to `sink`, which stays open. The settings follow from `like`, the rows of the first
-    row group."""
-
-    def __init__(self, flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> None:
-        self._flavor = flavor
-        self._sink = sink
-        self._writer = open_writer(flavor, like, sink)
-        self._ends: list[int] = []
-
-    def write(self, row_group: pa.Table) -> None:
-        """Append `row_group` as one row group."""
-        self._writer.write_table(row_group, row_group_size=max(1, row_group.num_rows))
-        self._ends.append(self._sink.tell())
-
-    def close(self, header_json: bytes) -> Sequence[int]:
-        """Write the indexes and the footer. Returns the end of each row group, for `fill_in_checksums`."""
-        metadata = {FORMAT_KEY: self._flavor.name, HEADER_KEY: header_json.decode()}
-        checksums = 1 + len(self._ends) + self._flavor.has_index
-        self._writer.add_key_value_metadata(metadata | {CHECKSUMS_KEY: "0" * CHECKSUM_DIGITS * checksums})
-        self._writer.close()
-        return self._ends
-
-    def abandon(self) -> None:
-        """Write no more, finished or not: otherwise pyarrow's finalizer writes a footer, and reports that it failed."""
-        self._writer.is_open = False
 
 
 def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
@@ -91,13 +70,11 @@ def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
     edges = [len(MAGIC), *ends]
     if _room(body[footer_at:])[1] > len(edges):
         edges.append(footer_at)  # the indexes lie between the row groups and the footer
-    write_checksums(body, [zlib.crc32(body[start:end]) for start, end in pairwise(edges)])
+    write_checksums(body[footer_at:], [zlib.crc32(body[start:end]) for start, end in pairwise(edges)])
 
 
-def write_checksums(body: memoryview, parts: Sequence[int]) -> None:
-    """Write the checksums of all `parts` before the footer into it. The footer's own comes last, since it covers the
-    others."""
-    footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
+def write_checksums(footer: memoryview, parts: Sequence[int]) -> None:
+    """Write the checksums of all `parts` before `footer` into it. Its own comes last, since it covers the others."""
     first, room = _room(footer)
     assert room == 1 + len(parts)
     for place, crc32 in enumerate(parts, start=1):

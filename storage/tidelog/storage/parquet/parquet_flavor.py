@@ -7,7 +7,7 @@ compression level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from tidelog.storage.formats import Format
 ROW_GROUP_ROWS_MAX = 1_000_000
 ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
 """The approximate size of a row group in raw bytes. A read from the middle must fetch and decode one row group."""
+
+PAGE_RAW_BYTES = 1024 * 1024
+"""A page of a column has about so many raw bytes. A lookup must decode one page."""
 
 SAMPLE_BYTES = 512 * 1024
 """The size of the sample of values by which the compression level is chosen."""
@@ -77,32 +80,46 @@ def row_group_rows(table: pa.Table) -> int:
     return max(1, -(-table.num_rows // groups))
 
 
-def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> pq.ParquetWriter:
-    """A writer into `sink` with the settings of `flavor`, for row groups like `like`, the first one."""
+@dataclass(frozen=True)
+class WriterSettings:
+    """The settings of an object: those of its flavor, and those that were chosen by some of its rows."""
+
+    flavor: ParquetFlavor
+    schema: pa.Schema
+    chosen: Mapping[str, Any]  # the stubs know fewer types than the writer takes
+
+
+def settings_for(flavor: ParquetFlavor, like: pa.Table) -> WriterSettings:
+    """The settings for row groups like `like`, the first one."""
     values = like.column("value")
     level = zstd_level(flavor.zstd_levels, values)
     dictionaries = [name for name in flavor.dictionary_columns if _dictionary_pays(like.select([name]), level)]
     encodings = {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in like.column_names}
-    value_bytes = values.nbytes
-    if "value" not in dictionaries and (flavor.lengths_first or value_bytes < SHORT_VALUE_BYTES * len(values)):
+    if "value" not in dictionaries and (flavor.lengths_first or values.nbytes < SHORT_VALUE_BYTES * len(values)):
         encodings["value"] = "DELTA_LENGTH_BYTE_ARRAY"
-    plain = value_bytes < flavor.plain_bytes
-    settings: dict[str, Any] = {  # the stubs know fewer types than the writer takes
+    plain = values.nbytes < flavor.plain_bytes
+    chosen = {
         "use_dictionary": dictionaries or False,
         "column_encoding": encodings,
-        "write_statistics": list(flavor.statistics),
-        "write_page_index": flavor.page_index,
+        "compression": "none" if plain else "zstd",
+        "compression_level": None if plain else level,
         "bloom_filter_options": _bloom_filter(flavor, like),
     }
+    return WriterSettings(flavor, like.schema, chosen)
+
+
+def open_writer(settings: WriterSettings, sink: pa.NativeFile) -> pq.ParquetWriter:
+    """A writer of an object into `sink`."""
     return pq.ParquetWriter(
         sink,
-        like.schema,
+        settings.schema,
         version="2.6",
-        compression="none" if plain else "zstd",
-        compression_level=None if plain else level,
+        write_statistics=list(settings.flavor.statistics),
+        write_page_index=settings.flavor.page_index,
         write_page_checksum=True,
+        data_page_size=PAGE_RAW_BYTES,
         store_schema=False,
-        **settings,
+        **settings.chosen,
     )
 
 

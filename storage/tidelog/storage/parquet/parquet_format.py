@@ -1,12 +1,14 @@
 """The format of Tidelog's Parquet objects: plain Parquet with checksums over every byte.
 
 Any reader sees a Parquet file (page checksums on). Its columns are found by field id, then by name (`stored_columns`).
-Three entries of the footer's key-value metadata are Tidelog's:
+Some entries of the footer's key-value metadata are Tidelog's:
 
 - ``tidelog.format``: kind and version, such as ``wal/2``. An unknown one is refused.
 - ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `topic_segment`).
 - ``tidelog.checksums``: CRC32s of eight hexadecimal digits each: of the footer, of each row group, and of the indexes
   (of pages, bloom filters) if there are any.
+- ``tidelog.pages``: where the pages of each row group are, with checksums (`page_map`). Earlier programs did not write
+  it, and ignore it.
 
 Parquet's own page checksums do not cover page headers and the footer. A flipped bit there makes readers allocate
 gigabytes, crash, or return wrong records. So the footer is checked before anything parses it, and a row group before
@@ -32,6 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet.column_pages import chunk_start
+from tidelog.storage.parquet.page_map import GroupPages, decoded_map
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.sparse_file import SparseFile
 from tidelog.storage.parquet.stored_columns import StoredColumn, stored_columns
@@ -43,6 +47,7 @@ TAIL_BYTES = 8
 FORMAT_KEY = "tidelog.format"
 HEADER_KEY = "tidelog.header"
 CHECKSUMS_KEY = "tidelog.checksums"
+PAGES_KEY = "tidelog.pages"
 
 CHECKSUM_DIGITS = 8
 # The entry in Thrift's compact protocol: the key, field 2 of type binary, a varint length, the digits, stop.
@@ -67,7 +72,8 @@ class RowGroup:
 class Footer:
     """A checked footer, at `start` of the object of `object_bytes`. `columns`: where the object has the columns of the
     flavor, by their names; `has_only_ours`: it has no others, and in the same order. `index_crc32` is the checksum of
-    the bytes between the last row group and the footer; None if there are none."""
+    the bytes between the last row group and the footer; None if there are none. `page_maps`: one for each row group, or
+    none at all (`page_map`)."""
 
     header_json: bytes
     start: int
@@ -77,6 +83,14 @@ class Footer:
     columns: Mapping[str, StoredColumn]
     has_only_ours: bool
     index_crc32: int | None
+    page_maps: Sequence[str] = ()
+
+    def pages_of(self, key: str, group: RowGroup) -> GroupPages | None:
+        """The pages of `group` with their checksums, if the object states them. Raises `Corrupt` naming `key`."""
+        if not self.page_maps:
+            return None
+        with parsing(key):
+            return decoded_map(self.page_maps[group.index], self.metadata, group.index)
 
     @property
     def rows(self) -> int:
@@ -118,7 +132,8 @@ def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, obj
         groups = _row_groups(key, bounded, metadata, others, start)
     index_crc32 = others[-1] if has_index else None
     ours = schema.remove_metadata().equals(flavor.schema, check_metadata=True)
-    return Footer(header_json, start, object_bytes, groups, metadata, columns, ours, index_crc32)
+    maps = _page_maps(key, metadata)
+    return Footer(header_json, start, object_bytes, groups, metadata, columns, ours, index_crc32, maps)
 
 
 def decode_rows(
@@ -229,6 +244,16 @@ def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes
     return ours.get(HEADER_KEY.encode(), b"")
 
 
+def _page_maps(key: str, metadata: pq.FileMetaData) -> Sequence[str]:
+    stated = (metadata.metadata or {}).get(PAGES_KEY.encode())
+    if stated is None:
+        return ()
+    maps = stated.decode().split(",")
+    if len(maps) != metadata.num_row_groups:
+        raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(maps)} maps of pages")
+    return maps
+
+
 def _row_groups(
     key: str, bounded: Sequence[int], metadata: pq.FileMetaData, checksums: Sequence[int], end: int
 ) -> tuple[RowGroup, ...]:
@@ -237,7 +262,7 @@ def _row_groups(
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     has_index = len(checksums) > len(groups)
     last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if has_index else [end]
-    edges = [*(_start(group.column(0)) for group in groups), *last]
+    edges = [*(chunk_start(group.column(0)) for group in groups), *last]
     if edges[:1] != [len(MAGIC)] or edges != sorted(edges) or edges[-1] > end:
         raise Corrupt(key, "its row groups do not fill it")
     return tuple(
@@ -254,13 +279,8 @@ def _row_groups(
     )
 
 
-def _start(column: pq.ColumnChunkMetaData) -> int:
-    offset = column.dictionary_page_offset
-    return int(column.data_page_offset if offset is None else offset)
-
-
 def _end(column: pq.ColumnChunkMetaData) -> int:
-    return _start(column) + int(column.total_compressed_size)
+    return chunk_start(column) + int(column.total_compressed_size)
 
 
 def _bounds(key: str, column: pq.ColumnChunkMetaData) -> tuple[int, int]:

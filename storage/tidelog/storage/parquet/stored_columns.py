@@ -30,7 +30,7 @@ class StoredColumn:
 def stored_columns(key: str, schema: pa.Schema, stored: pa.Schema) -> Mapping[str, StoredColumn]:
     """Where the file `key`, with the schema `stored`, has the columns of `schema`, by their names. Raises `Corrupt`,
     which names a column that is missing or has another type."""
-    leaves = accumulate((_leaves(field.type) for field in stored), initial=0)
+    leaves = accumulate((leaves_of(field.type) for field in stored), initial=0)
     fields = [(field, leaf) for field, leaf in zip(stored, leaves, strict=False)]
     by_id = {_id_of(field): (field, leaf) for field, leaf in reversed(fields)}
     by_name = {field.name: (field, leaf) for field, leaf in reversed(fields)}
@@ -52,6 +52,6 @@ def _id_of(field: pa.Field[Any]) -> bytes | None:
     return field.metadata.get(_ID) if field.metadata else None
 
 
-def _leaves(kind: pa.DataType) -> int:
+def leaves_of(kind: pa.DataType) -> int:
     """How many columns of Parquet hold values of this type."""
-    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) or 1
+    return sum(leaves_of(kind.field(at).type) for at in range(kind.num_fields)) or 1

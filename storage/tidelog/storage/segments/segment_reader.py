@@ -7,9 +7,11 @@ A cold read takes two requests: one for the footer and one for the row groups, w
 the footer is in the cache, it takes one; a small segment arrives whole with its footer. `span_groups` decides purely
 which row groups are needed.
 
-The fetched range is at least a row group, because the columns of one record are spread over it. Only the wanted part is
-decoded: a few records take a page of values, and the rows of other partitions are left out (`segment_slice`). A row
-group that a small read fetched is kept for a while as it is stored, because the next read is usually in it too.
+A lookup fetches a row group from its beginning to the page that holds the record, and decodes only the wanted part: a
+few records take a page of values, and the rows of other partitions are left out (`segment_slice`). What a small read
+fetched is kept for a while as it is stored, because the next read is usually in it too; a second read that needs more
+fetches the rest of the row group. Segments of earlier programs have no map of their pages, so of them a row group is
+fetched whole.
 
 Small partitions share row groups, and a consumer of a whole topic reads them one after the other. So when a second
 partition is read in a row group that is still in memory, the whole row group is decoded and kept, and its other
@@ -30,12 +32,11 @@ from cachetools import LRUCache
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.parquet.group_columns import GroupColumns
 from tidelog.storage.parquet.parquet_format import Footer
-from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA
 from tidelog.storage.segments.segment_slice import (
-    StoredGroups,
-    Wanted,
-    WholeGroups,
+    bytes_to_read,
     cut_span,
     decode_group,
     decode_span,
@@ -50,6 +51,7 @@ from tidelog.storage.segments.span_groups import (
     plan_groups,
     plan_whole_groups,
 )
+from tidelog.storage.segments.stored_groups import StoredGroups, Wanted, WholeGroups
 from tidelog.storage.single_flight import SingleFlight
 
 FOOTER_CACHE_BYTES = 32 * 1024 * 1024
@@ -78,7 +80,7 @@ class SegmentReader:
         self.decoded: LRUCache[_Place, pa.Table] = LRUCache(DECODED_CACHE_BYTES, _decoded_bytes)
         self._read_by: LRUCache[_Place, int] = LRUCache(READ_BY_MAX)
         self._tails: SingleFlight[str, SegmentTail] = SingleFlight()
-        self._gets: SingleFlight[_Place, memoryview] = SingleFlight()
+        self._gets: SingleFlight[tuple[str, int, int, int], memoryview] = SingleFlight()
 
     async def read(
         self, found: FoundSpan, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
@@ -144,7 +146,8 @@ class SegmentReader:
             if rows is not None:
                 return await asyncio.to_thread(cut_span, tail.key, rows, only, wanted)
         keep = only is not None and (only.shared or wanted.is_part_of(only))
-        stored = await self._stored(tail, groups, keep=keep)
+        length = self._part(tail, only, wanted) if only and keep else None
+        stored = await self._stored(tail, groups, keep=keep, length=length)
         return await asyncio.to_thread(decode_span, stored, groups, wanted)
 
     async def _shared_rows(self, tail: SegmentTail, each: SpanGroup, partition: int) -> pa.Table | None:
@@ -170,17 +173,34 @@ class SegmentReader:
             self.footers[segment.key] = tail.footer
         return tail
 
-    async def _stored(self, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool) -> StoredGroups:
-        """The bytes of `groups`, which are neighbours. `keep`: also for the next read."""
+    def _part(self, tail: SegmentTail, each: SpanGroup, wanted: Wanted) -> int | None:
+        """How many bytes of a row group a read needs; None: all."""
+        if not wanted.is_part_of(each) or not (footer := tail.footer).has_only_ours:
+            return None
+        if footer.pages_of(tail.key, each.group) is None:
+            return None
+        columns = GroupColumns(tail.key, STORED_SCHEMA, footer, each.group, memoryview(b""))
+        return bytes_to_read(columns, each, wanted)
+
+    async def _stored(
+        self, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool, length: int | None = None
+    ) -> StoredGroups:
+        """The bytes of `groups`, which are neighbours. `keep`: also for the next read. `length`: at least so many of
+        the first ones; None: all. A second read of a row group that needs more gets all that is left of it."""
         start, end = groups[0].group.start, groups[-1].group.end
         place = (tail.key, groups[0].group.index)
-        data = self.row_groups.get(place) if len(groups) == 1 else None
-        if data is None and not keep:
-            data = await tail.read(self._store, start, end)
-        elif data is None:
-            data = await self._gets.run(place, lambda: tail.read(self._store, start, end))
-            if len(data) <= self.row_groups.maxsize:
-                self.row_groups[place] = data
+        held = self.row_groups.get(place, memoryview(b"")) if len(groups) == 1 else memoryview(b"")
+        if len(held) >= (length or end - start):
+            return StoredGroups(tail.key, tail.footer, held, start)
+        end = start + length if length and not held else end
+        first = start + len(held)
+        if not keep:
+            data = await tail.read(self._store, first, end)
+        else:
+            data = await self._gets.run((*place, first, end), lambda: tail.read(self._store, first, end))
+        data = memoryview(b"".join((held, data))) if held else data
+        if keep and len(self.row_groups.get(place, b"")) < len(data) <= self.row_groups.maxsize:
+            self.row_groups[place] = data
         return StoredGroups(tail.key, tail.footer, data, start)
 
 

@@ -77,11 +77,6 @@ class Rewrite:
     def inputs(self) -> Sequence[TopicSegment]:
         return [segment for run in self.runs for segment in run]
 
-    @property
-    def has_large_spans(self) -> bool:
-        """Whether there may be row groups to copy."""
-        return any(span.raw_bytes >= COPIED_BYTES_MIN for segment in self.inputs for span in segment.spans)
-
     def spans(self) -> Sequence[SegmentSpan]:
         """The records that stay, for each partition: how many, and between which offsets."""
         kept = (span for segment in self.inputs for span in self._kept(segment))
@@ -137,8 +132,8 @@ class Rewriter:
         shape = RunShape(sum(span.records for span in said), {s.partition: s.raw_bytes for s in said}, segment_bytes)
         facts = RunFacts(inputs[-1].run, rewrite.level, min(segment.archived_at_ms for segment in inputs))
         async with AsyncExitStack() as stack:
-            copies = not flavor.has_index and rewrite.has_large_spans
-            writer = stack.enter_context(closing(RunWriter(place, shape, flavor, self.spill_folder, copies=copies)))
+            copies = not flavor.has_index
+            writer = stack.enter_context(closing(RunWriter(place, shape, flavor, self.spill_folder)))
             rows = partial(_rows, reading, rewrite, copies=copies)
             await self._write(writer, [await stack.enter_async_context(aclosing(rows(run))) for run in rewrite.runs])
             made = await in_thread(self.executor, writer.finish, self._entropy, facts)

@@ -46,16 +46,13 @@ class RunShape:
 
 
 class RunWriter:
-    """Writes one run. `copies`: as in `SegmentWriter`. Always `close` it. Not for two threads at once."""
+    """Writes one run. Always `close` it. Not for two threads at once."""
 
-    def __init__(
-        self, place: SegmentPlace, shape: RunShape, flavor: ParquetFlavor, folder: Path, *, copies: bool = False
-    ) -> None:
+    def __init__(self, place: SegmentPlace, shape: RunShape, flavor: ParquetFlavor, folder: Path) -> None:
         self._place = place
         self._shape = shape
         self._flavor = flavor
         self._folder = folder
-        self._copies = copies
         self._partition = -1
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -117,7 +114,7 @@ class RunWriter:
 
     def _write_into_segment(self, row_group: pa.Table | StoredRows) -> None:
         if not self._is_open:
-            self._segments.append(SegmentWriter(self._place, self._flavor, self._folder, copies=self._copies))
+            self._segments.append(SegmentWriter(self._place, self._flavor, self._folder))
             self._is_open = True
         self._segments[-1].write(row_group)
         self._records += row_group.num_rows

@@ -1,5 +1,5 @@
 """Writes a segment of any size in bounded memory: tables go in, and each becomes a row group of a file. Row groups of
-other segments are copied as they are stored, unless the segment has indexes.
+other segments are copied as they are stored.
 
     writer = SegmentWriter(place, flavor, folder)
     writer.write(records)                               # STORED_SCHEMA, sorted by (partition, offset) over all calls
@@ -12,7 +12,6 @@ upload reads it from there. The system's page cache holds as much of it as there
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,7 +27,6 @@ import pyarrow.compute as pc
 from tidelog.storage.errors import Invalid
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
-from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, fill_in_checksums
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.row_group_copy import RowGroupCopier
 from tidelog.storage.segments.topic_segment import (
@@ -54,16 +52,12 @@ class RunFacts:
 
 
 class SegmentWriter:
-    """Writes one segment. `copies`: also row groups as they are stored, which costs a millisecond more for each that is
-    encoded. Always `close` it, finished or not. Not for two threads at once."""
+    """Writes one segment. Always `close` it, finished or not. Not for two threads at once."""
 
-    def __init__(self, place: SegmentPlace, flavor: ParquetFlavor, folder: Path, *, copies: bool = False) -> None:
+    def __init__(self, place: SegmentPlace, flavor: ParquetFlavor, folder: Path) -> None:
         self._place = place
-        self._flavor = flavor
         self._file = SpillFile(folder)
-        self._encoder: ParquetEncoder | RowGroupCopier | None = None
-        if copies:
-            self._encoder = RowGroupCopier(flavor, self._file.write)
+        self._body = RowGroupCopier(flavor, self._file.write)
         self._spans: list[SegmentSpan] = []
         self._times_ms: list[int] = []
         self.records = 0
@@ -80,18 +74,14 @@ class SegmentWriter:
         if isinstance(row_group, StoredRows):
             groups = [row_group.group]
             self._add([stored_span(row_group.group)], min_timestamp_ms(groups), max_timestamp_ms(groups))
-            assert isinstance(self._encoder, RowGroupCopier), "this segment copies row groups"
-            self._encoder.add(row_group.source, row_group.group.index, row_group.data)
+            self._body.add(row_group.source, row_group.group.index, row_group.data)
             return
         spans = spans_in(row_group)
         if fault := order_fault(spans, row_group):
             raise Invalid(f"records from {spans[0]} on are not those of a segment: {fault}")
         bounds = pc.min_max(row_group["timestamp"].cast(pa.int64()))
         self._add(spans, bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000)
-        if self._encoder is None:
-            sink = pa.PythonFile(cast(io.IOBase, self._file), mode="w")
-            self._encoder = ParquetEncoder(self._flavor, row_group, sink)
-        self._encoder.write(row_group)
+        self._body.write(row_group)
 
     def _add(self, spans: Sequence[SegmentSpan], min_ms: int, max_ms: int) -> None:
         if self._spans and not _follows(self._spans[-1], spans[0]):
@@ -104,11 +94,10 @@ class SegmentWriter:
 
     def finish(self, segment_id: str, facts: RunFacts) -> EncodedSegment:
         """The segment of all written records, at least one."""
-        if self._encoder is None:
+        if not self._spans:
             raise Invalid("a segment holds at least one record")
-        ends = self._encoder.close(encode_header(self._place, self._spans))
-        body = memoryview(self._file.mapped(alterable=True))
-        fill_in_checksums(body, ends)
+        self._body.close(encode_header(self._place, self._spans))
+        body = memoryview(self._file.mapped())
         segment = TopicSegment(
             key=self._place.key(segment_id),
             run=facts.run,
@@ -120,13 +109,11 @@ class SegmentWriter:
             archived_at_ms=facts.archived_at_ms,
             spans=tuple(self._spans),
         )
-        return EncodedSegment(self._place.topic_id, segment, body.toreadonly())
+        return EncodedSegment(self._place.topic_id, segment, body)
 
     def close(self) -> None:
         """Close the file; the body of a finished segment stays readable as long as it is referenced."""
         self._file.close()
-        if isinstance(self._encoder, ParquetEncoder):
-            self._encoder.abandon()
 
 
 def spans_in(records: pa.Table) -> Sequence[SegmentSpan]:

@@ -48,10 +48,9 @@ class SpillFile:
     def flush(self) -> None:
         """Nothing is buffered."""
 
-    def mapped(self, *, alterable: bool = False) -> mmap.mmap:
-        """The written bytes (at least one), not copied; they stay readable after `close`. Changes to an `alterable`
-        view are private to it, and take the memory of the changed pages."""
-        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY if alterable else mmap.ACCESS_READ)
+    def mapped(self) -> mmap.mmap:
+        """The written bytes (at least one), not copied; they stay readable after `close`."""
+        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def close(self) -> None:
         """The space is free once no view of it is left. Calling it again does nothing."""

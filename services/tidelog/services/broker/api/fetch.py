@@ -9,7 +9,7 @@ from enum import Enum
 import pyarrow as pa
 
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.segments.segment_slice import WholeGroups
+from tidelog.storage.segments.stored_groups import WholeGroups
 
 
 class Anchor(Enum):

@@ -38,8 +38,8 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import SegmentSpan
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
-from tidelog.storage.segments.segment_slice import WholeGroups
 from tidelog.storage.segments.span_groups import GroupBounds
+from tidelog.storage.segments.stored_groups import WholeGroups
 from tidelog.storage.wal.wal import Wal
 
 ENDS_MAX = 10_000

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.segments.segment_reader import SegmentReader
-from tidelog.storage.segments.segment_slice import WholeGroups
 from tidelog.storage.segments.span_groups import GroupBounds
+from tidelog.storage.segments.stored_groups import WholeGroups
 
 _log = logging.getLogger(__name__)
 

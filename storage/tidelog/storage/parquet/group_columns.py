@@ -1,0 +1,125 @@
+"""Decodes columns of a row group by pages: only the pages with the wanted rows are checked and decoded.
+
+    columns = GroupColumns(key, schema, footer, group, data)      # `data`: from the row group's beginning on
+    few = columns.decode(["offset", "value"], first_row, end_row)
+
+`data` may end before the row group does, if the object has a map of the pages (`page_map`): then each page is compared
+with its own checksum. Otherwise `data` is the whole row group, and was checked.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet.column_pages import ColumnPage
+from tidelog.storage.parquet.made_file import made_footer, part_of_chunk, whole_chunk
+from tidelog.storage.parquet.page_map import GroupPages, walked
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
+from tidelog.storage.parquet.stored_columns import leaves_of
+from tidelog.storage.parquet.thrift_compact import I64, Listed, Struct
+
+Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
+
+
+@dataclass(frozen=True)
+class GroupColumns:
+    """Row group `group` of the object `key`, which has the columns of `schema` and no others. All methods raise
+    `Corrupt`."""
+
+    key: str
+    schema: pa.Schema
+    footer: Footer
+    group: RowGroup
+    data: memoryview
+
+    @cached_property
+    def pages(self) -> GroupPages:
+        """Of each leaf column."""
+        stated = self.footer.pages_of(self.key, self.group)
+        if stated is not None:
+            return stated
+        with parsing(self.key):
+            return walked(self.footer.metadata, self.group.index, self.data, self.group.start)
+
+    def pages_of(self, name: str) -> Sequence[ColumnPage]:
+        """The pages of a column without lists."""
+        return self.pages[self.footer.columns[name].leaf]
+
+    def is_absent(self, name: str) -> bool:
+        """Whether no record has a value in this column."""
+        return not any(page.rows for leaf in self._leaves(name) for page in self.pages[leaf])
+
+    def is_one_page(self, name: str) -> bool:
+        """Whether a column has values, and is decoded as a whole."""
+        return not self.is_absent(name) and all(len(self.pages[leaf]) == 1 for leaf in self._leaves(name))
+
+    def end_of(self, row: int) -> int:
+        """How many bytes of the row group, from its beginning, have all columns of the rows before `row`."""
+        last = (page.end for pages in self.pages for page in pages if page.rows and page.first_row < row)
+        return max(last, default=0)
+
+    def decode(self, names: Iterable[str], first_row: int, end_row: int) -> pa.Table:
+        """The rows ``[first_row, end_row)``, at least one, of the columns `names`."""
+        found: dict[str, Column] = {}
+        together: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        for name in names:
+            if self.is_absent(name):
+                found[name] = pa.nulls(end_row - first_row, self.schema.field(name).type)
+            else:
+                chosen = self._chosen(self._leaves(name)[0], first_row, end_row)
+                together[chosen[0].first_row, chosen[-1].next_row].append(name)
+        for (first, end), some in together.items():
+            rows = self._decoded(some, first, end).slice(first_row - first, end_row - first_row)
+            found |= zip(some, rows.columns, strict=True)
+        schema = pa.schema([self.schema.field(name) for name in found])
+        return pa.Table.from_arrays(list(found.values()), schema=schema)
+
+    def _leaves(self, name: str) -> range:
+        first = self.footer.columns[name].leaf
+        return range(first, first + leaves_of(self.schema.field(name).type))
+
+    def _chosen(self, leaf: int, first_row: int, end_row: int) -> Sequence[ColumnPage]:
+        """The pages with these rows. A column of lists is one page, also if one of its leaves has no value."""
+        pages = self.pages[leaf]
+        return [page for page in pages if page.first_row < end_row and first_row < page.next_row] or pages
+
+    def _decoded(self, names: Sequence[str], first_row: int, end_row: int) -> pa.Table:
+        """The rows of whole pages, in a file that is made of them. A file object in Python would wait for the GIL."""
+        described, fields = self.footer.metadata.row_group(self.group.index), []
+        chunks: list[Struct] = []
+        for name in names:
+            fields.append(self.schema.field(name))
+            for leaf in self._leaves(name):
+                chosen, chunk = self._chosen(leaf, first_row, end_row), described.column(leaf)
+                self._check(chosen)
+                if len(chosen) == len(self.pages[leaf]):
+                    chunks.append(whole_chunk(chunk, -self.group.start))
+                    continue
+                raw_bytes = sum(page.raw_bytes for page in chosen)
+                rows = chosen[-1].next_row - chosen[0].first_row
+                chunks.append(part_of_chunk(chunk, rows, raw_bytes, chosen[0].start, chosen[-1].end))
+        rows = end_row - first_row
+        group = Struct({1: Listed(chunks), 2: I64(0), 3: I64(rows)})
+        footer = made_footer(pa.schema(fields), rows, [group])
+        with parsing(self.key):
+            metadata = pq.read_metadata(pa.BufferReader(footer))
+            source = pa.BufferReader(pa.py_buffer(self.data))
+            with pq.ParquetFile(source, metadata=metadata, pre_buffer=False) as file:
+                table = file.read(use_threads=False)
+        if table.num_rows != rows:
+            raise Corrupt(self.key, f"has {table.num_rows} rows in pages of {rows}")
+        return table
+
+    def _check(self, pages: Sequence[ColumnPage]) -> None:
+        for page in pages:
+            if page.crc32 is not None and zlib.crc32(self.data[page.start : page.end]) != page.crc32:
+                raise Corrupt(self.key, f"row group {self.group.index} does not have its checksum")
