@@ -16,6 +16,7 @@ from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segme
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages
 from tidelog.storage.parquet.group_columns import GroupColumns
+from tidelog.storage.parquet.page_map import walked
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
 from tidelog.storage.records import STORED_SCHEMA
@@ -94,7 +95,7 @@ def test_pages_meet_and_fill_their_column() -> None:
 
 def test_any_neighbouring_pages_decode_to_their_rows() -> None:
     found = pages()
-    columns = GroupColumns(KEY, STORED_SCHEMA, FOOTER, GROUP, DATA)
+    columns = GroupColumns(KEY, STORED_SCHEMA, FOOTER, GROUP, DATA, walked(FOOTER.metadata, 0, DATA, GROUP.start))
     rows = decode_topic_segment(ENCODED.segment, PLACE, BODY)["value"]
     for first in range(len(found)):
         for last in range(first, len(found)):

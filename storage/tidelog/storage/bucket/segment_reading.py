@@ -2,9 +2,8 @@
 that no list describes (`described`), and tells whether an upload holds records that no log has (`records_beyond`).
 
 `check_segment` reads a few row groups at a time, so memory does not grow with the size of the object. It checks the
-footer and its header, the checksum of each row group, the partition and offset of each record against the spans, and
-the sha256 of all bytes, by which the manifest's history names the segment.
-"""
+footer and its header, the checksum of each row group and of each page, the partition and offset of each record against
+the spans, and the sha256 of all bytes, by which the manifest's history names the segment. """
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from tidelog.storage.layout import topic_id_of_list
 from tidelog.storage.manifests.shard_values import EMPTY, SegmentSpan, TopicSegment
 from tidelog.storage.manifests.topic_state import TopicState, cold_ends_in
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectReads, ObjectStore
+from tidelog.storage.parquet.page_map import is_sound
 from tidelog.storage.parquet.parquet_format import (
     MAGIC,
     Footer,
@@ -28,6 +28,7 @@ from tidelog.storage.parquet.parquet_format import (
     decode_parquet,
     decode_rows,
     footer_bytes,
+    parsing,
 )
 from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import (
@@ -124,6 +125,16 @@ def _take(
 ) -> None:
     digest.update(data)
     order.take(decode_rows(key, SEGMENT_FLAVOR, footer, groups, data))
+    for group in groups:
+        _check_page_map(key, footer, group, data[group.start - groups[0].start : group.end - groups[0].start])
+
+
+def _check_page_map(key: str, footer: Footer, group: RowGroup, data: memoryview) -> None:
+    pages = footer.pages_of(key, group)
+    with parsing(key):
+        sound = pages is None or is_sound(pages, footer.metadata, group.index, data, group.start)
+    if not sound:
+        raise Corrupt(key, f"its map of pages is not that of row group {group.index}")
 
 
 class RowOrder:

@@ -1,17 +1,17 @@
 """Decodes columns of a row group by pages: only the pages with the wanted rows are checked and decoded.
 
-    columns = GroupColumns(key, schema, footer, group, data)      # `data`: from the row group's beginning on
+    columns = GroupColumns(key, schema, footer, group, data, pages)
     few = columns.decode(["offset", "value"], first_row, end_row)
 
-`data` may end before the row group does, if the object has a map of the pages (`page_map`): then each page is compared
-with its own checksum. Otherwise `data` is the whole row group, and was checked.
+`data` are the row group's bytes, from its beginning on; it may end after the wanted pages. A page is compared with its
+checksum, if it has one (`page_map`). Otherwise the whole row group was checked.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage
 from tidelog.storage.parquet.made_file import made_footer, part_of_chunk, whole_chunk
-from tidelog.storage.parquet.page_map import GroupPages, walked
+from tidelog.storage.parquet.page_map import GroupPages
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
 from tidelog.storage.parquet.stored_columns import leaves_of
 from tidelog.storage.parquet.thrift_compact import I64, Listed, Struct
@@ -32,50 +32,37 @@ Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 @dataclass(frozen=True)
 class GroupColumns:
-    """Row group `group` of the object `key`, which has the columns of `schema` and no others. All methods raise
-    `Corrupt`."""
+    """Row group `group` of the object `key`, which has the columns of `schema` and no others, with their `pages`."""
 
     key: str
     schema: pa.Schema
     footer: Footer
     group: RowGroup
     data: memoryview
+    pages: GroupPages
 
     @cached_property
-    def pages(self) -> GroupPages:
-        """Of each leaf column."""
-        stated = self.footer.pages_of(self.key, self.group)
-        if stated is not None:
-            return stated
-        with parsing(self.key):
-            return walked(self.footer.metadata, self.group.index, self.data, self.group.start)
+    def absent(self) -> frozenset[str]:
+        """The columns in which no record has a value."""
+        return frozenset(
+            name for name, leaves in self._leaves.items() if not any(self._rows_in(leaf) for leaf in leaves)
+        )
 
-    def pages_of(self, name: str) -> Sequence[ColumnPage]:
-        """The pages of a column without lists."""
-        return self.pages[self.footer.columns[name].leaf]
-
-    def is_absent(self, name: str) -> bool:
-        """Whether no record has a value in this column."""
-        return not any(page.rows for leaf in self._leaves(name) for page in self.pages[leaf])
-
-    def is_one_page(self, name: str) -> bool:
-        """Whether a column has values, and is decoded as a whole."""
-        return not self.is_absent(name) and all(len(self.pages[leaf]) == 1 for leaf in self._leaves(name))
-
-    def end_of(self, row: int) -> int:
-        """How many bytes of the row group, from its beginning, have all columns of the rows before `row`."""
-        last = (page.end for pages in self.pages for page in pages if page.rows and page.first_row < row)
-        return max(last, default=0)
+    @cached_property
+    def of_one_page(self) -> frozenset[str]:
+        """The columns with values that can only be decoded whole."""
+        names = (name for name, leaves in self._leaves.items() if all(len(self.pages[leaf]) == 1 for leaf in leaves))
+        return frozenset(names) - self.absent
 
     def decode(self, names: Iterable[str], first_row: int, end_row: int) -> pa.Table:
-        """The rows ``[first_row, end_row)``, at least one, of the columns `names`."""
+        """The rows ``[first_row, end_row)``, at least one, of the columns `names`. Raises `Corrupt`."""
         found: dict[str, Column] = {}
         together: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
         for name in names:
-            if self.is_absent(name):
+            if name in self.absent:
                 found[name] = pa.nulls(end_row - first_row, self.schema.field(name).type)
             else:
-                chosen = self._chosen(self._leaves(name)[0], first_row, end_row)
+                chosen = self._chosen(self._leaves[name][0], first_row, end_row)
                 together[chosen[0].first_row, chosen[-1].next_row].append(name)
         for (first, end), some in together.items():
             rows = self._decoded(some, first, end).slice(first_row - first, end_row - first_row)
@@ -83,9 +70,17 @@ class GroupColumns:
         schema = pa.schema([self.schema.field(name) for name in found])
         return pa.Table.from_arrays(list(found.values()), schema=schema)
 
-    def _leaves(self, name: str) -> range:
-        first = self.footer.columns[name].leaf
-        return range(first, first + leaves_of(self.schema.field(name).type))
+    @cached_property
+    def _leaves(self) -> Mapping[str, range]:
+        return {
+            field.name: range(first, first + leaves_of(field.type))
+            for field, first in zip(
+                self.schema, (self.footer.columns[name].leaf for name in self.schema.names), strict=True
+            )
+        }
+
+    def _rows_in(self, leaf: int) -> int:
+        return sum(page.rows for page in self.pages[leaf])
 
     def _chosen(self, leaf: int, first_row: int, end_row: int) -> Sequence[ColumnPage]:
         """The pages with these rows. A column of lists is one page, also if one of its leaves has no value."""
@@ -98,7 +93,7 @@ class GroupColumns:
         chunks: list[Struct] = []
         for name in names:
             fields.append(self.schema.field(name))
-            for leaf in self._leaves(name):
+            for leaf in self._leaves[name]:
                 chosen, chunk = self._chosen(leaf, first_row, end_row), described.column(leaf)
                 self._check(chosen)
                 if len(chosen) == len(self.pages[leaf]):

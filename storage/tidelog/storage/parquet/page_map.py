@@ -17,7 +17,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import pyarrow.parquet as pq
@@ -57,35 +57,36 @@ def decoded_map(text: str, metadata: pq.FileMetaData, group: int) -> GroupPages 
     if not text:
         return None
     described = metadata.row_group(group)
-    every = _numbered(b64decode(text, validate=True))
+    facts = _PAGE.iter_unpack(b64decode(text, validate=True))
     columns: list[list[ColumnPage]] = []
-    at = 0
+    end = at = 0
     for leaf in range(described.num_columns):
-        chunk = described.column(leaf)
-        end = at + chunk.total_compressed_size
+        at, end, row = end, end + described.column(leaf).total_compressed_size, 0
         pages: list[ColumnPage] = []
-        row = 0
-        while at < end and every:
-            page = replace(every.pop(), first_row=row)
-            pages.append(page)
-            at, row = page.end, page.next_row
+        while at < end and (page := next(facts, None)):
+            stored_bytes, raw_bytes, rows, crc32 = page
+            pages.append(ColumnPage(at, at + stored_bytes, row, rows, raw_bytes, crc32))
+            at, row = at + stored_bytes, row + rows
         if at != end or row not in (0, described.num_rows):
             raise ValueError(f"its map of pages does not fit row group {group}")
         columns.append(pages)
-    if every:
+    if next(facts, None):
         raise ValueError(f"its map of pages is longer than row group {group}")
     return columns
 
 
-def _numbered(data: bytes) -> list[ColumnPage]:
-    """The pages that `data` lists, from the last to the first."""
-    facts = list(_PAGE.iter_unpack(data))
-    ends = accumulate(stored_bytes for stored_bytes, _, _, _ in facts)
-    pages = [
-        ColumnPage(end - stored_bytes, end, 0, rows, raw_bytes, crc32)
-        for end, (stored_bytes, raw_bytes, rows, crc32) in zip(ends, facts, strict=True)
-    ]
-    return pages[::-1]
+def end_of_rows(pages: GroupPages, row: int) -> int:
+    """How many bytes of the row group, from its beginning, have all columns of the rows before `row`."""
+    return max(page.end for column in pages for page in column if page.rows and page.first_row < row)
+
+
+def is_sound(pages: GroupPages, metadata: pq.FileMetaData, group: int, data: memoryview, base: int) -> bool:
+    """Whether a map that an object states is that of its row group, with the bytes `data`, which were checked. Raises
+    `ValueError`."""
+    found = walked(metadata, group, data, base)
+    crcs = (page.crc32 == zlib.crc32(data[page.start : page.end]) for column in pages for page in column)
+    unchecked = [[replace(page, crc32=None) for page in column] for column in pages]
+    return unchecked == [list(column) for column in found] and all(crcs)
 
 
 def _column(

@@ -21,8 +21,9 @@ ROW_GROUP_ROWS_MAX = 1_000_000
 ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
 """The approximate size of a row group in raw bytes. A read from the middle must fetch and decode one row group."""
 
-PAGE_RAW_BYTES = 1024 * 1024
-"""A page of a column has about so many raw bytes. A lookup must decode one page."""
+PAGE_RAW_BYTES = 512 * 1024
+"""A page of a column has about so many raw bytes. A lookup must decode one page. Pages of 1 MiB store JSON events in
+0.4 % fewer bytes."""
 
 SAMPLE_BYTES = 512 * 1024
 """The size of the sample of values by which the compression level is chosen."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -32,9 +33,9 @@ from cachetools import LRUCache
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet.group_columns import GroupColumns
+from tidelog.storage.parquet.page_map import GroupPages
 from tidelog.storage.parquet.parquet_format import Footer
-from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA
+from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_slice import (
     bytes_to_read,
     cut_span,
@@ -146,8 +147,11 @@ class SegmentReader:
             if rows is not None:
                 return await asyncio.to_thread(cut_span, tail.key, rows, only, wanted)
         keep = only is not None and (only.shared or wanted.is_part_of(only))
-        length = self._part(tail, only, wanted) if only and keep else None
-        stored = await self._stored(tail, groups, keep=keep, length=length)
+        if only is None or (pages := _pages_for(tail, only, wanted)) is None:
+            stored = await self._stored(tail, groups, keep=keep)
+        else:
+            length = bytes_to_read(tail.footer, pages, only, wanted)
+            stored = replace(await self._stored(tail, groups, keep=keep, length=length), pages=pages)
         return await asyncio.to_thread(decode_span, stored, groups, wanted)
 
     async def _shared_rows(self, tail: SegmentTail, each: SpanGroup, partition: int) -> pa.Table | None:
@@ -173,15 +177,6 @@ class SegmentReader:
             self.footers[segment.key] = tail.footer
         return tail
 
-    def _part(self, tail: SegmentTail, each: SpanGroup, wanted: Wanted) -> int | None:
-        """How many bytes of a row group a read needs; None: all."""
-        if not wanted.is_part_of(each) or not (footer := tail.footer).has_only_ours:
-            return None
-        if footer.pages_of(tail.key, each.group) is None:
-            return None
-        columns = GroupColumns(tail.key, STORED_SCHEMA, footer, each.group, memoryview(b""))
-        return bytes_to_read(columns, each, wanted)
-
     async def _stored(
         self, tail: SegmentTail, groups: Sequence[SpanGroup], *, keep: bool, length: int | None = None
     ) -> StoredGroups:
@@ -202,6 +197,13 @@ class SegmentReader:
         if keep and len(self.row_groups.get(place, b"")) < len(data) <= self.row_groups.maxsize:
             self.row_groups[place] = data
         return StoredGroups(tail.key, tail.footer, data, start)
+
+
+def _pages_for(tail: SegmentTail, each: SpanGroup, wanted: Wanted) -> GroupPages | None:
+    """The pages of a row group, if they are known, and a part of them is enough for a read."""
+    if not tail.footer.has_only_ours or not wanted.is_part_of(each):
+        return None
+    return tail.footer.pages_of(tail.key, each.group)
 
 
 def _decoded_bytes(rows: pa.Table) -> int:

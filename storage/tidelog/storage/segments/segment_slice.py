@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage
-from tidelog.storage.parquet.group_columns import Column, GroupColumns
-from tidelog.storage.parquet.parquet_format import decode_checked, decode_rows, parsing
+from tidelog.storage.parquet.group_columns import Column
+from tidelog.storage.parquet.page_map import GroupPages, end_of_rows
+from tidelog.storage.parquet.parquet_format import Footer, decode_checked, decode_rows, parsing
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.segments.span_groups import SpanGroup
 from tidelog.storage.segments.stored_groups import StoredGroups, Wanted, foreign_rows
@@ -82,20 +83,20 @@ def choose_pages(pages: Sequence[ColumnPage], row: int, end_row: int, wanted: Wa
     return chosen
 
 
-def bytes_to_read(columns: GroupColumns, each: SpanGroup, wanted: Wanted) -> int:
-    """How many bytes of a row group whose pages are known, from its beginning, have the wanted records.
+def bytes_to_read(footer: Footer, pages: GroupPages, each: SpanGroup, wanted: Wanted) -> int:
+    """How many bytes of a row group with `pages`, from its beginning, have the wanted records.
 
     Offsets ascend, so a record with n offsets below it in the span has at most n rows before it. A read that begins
     with the first record is likely to go on to the last, so it gets the whole row group."""
     if wanted.offset <= each.base_offset:
         return each.group.end - each.group.start
     row = min(each.first_row + wanted.offset - each.base_offset, each.end_row - 1)
-    return columns.end_of(_end_of_slice(columns, each, row, wanted))
+    return end_of_rows(pages, _end_of_slice(footer, pages, each, row, wanted))
 
 
-def _end_of_slice(columns: GroupColumns, each: SpanGroup, row: int, wanted: Wanted) -> int:
+def _end_of_slice(footer: Footer, pages: GroupPages, each: SpanGroup, row: int, wanted: Wanted) -> int:
     """The row after the last one that is decoded for a reader of the records from `row` on."""
-    chosen = choose_pages(columns.pages_of("value"), row, each.end_row, wanted)
+    chosen = choose_pages(pages[footer.columns["value"].leaf], row, each.end_row, wanted)
     return min(chosen[-1].next_row, each.end_row) if chosen else each.end_row
 
 
@@ -109,17 +110,17 @@ def _decode_whole(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wan
 
 def _decode_slice(stored: StoredGroups, each: SpanGroup, wanted: Wanted) -> pa.Table:
     """The wanted records of one row group. A column with several pages is decoded after the wanted rows are known."""
-    columns = stored.columns(each)
-    if columns is None:
+    if not stored.footer.has_only_ours:
         return _decode_whole(stored, (each,), wanted)
-    at_once = {name for name in RECORD_SCHEMA.names if columns.is_one_page(name)} | {"offset"}
+    columns = stored.columns(each)
+    at_once = columns.of_one_page & {*RECORD_SCHEMA.names} | {"offset"}
     named = sorted(at_once | {"partition"} if each.shared else at_once)
     rest = _checked(stored.key, columns.decode(named, each.first_row, each.end_row), (each,), wanted)
     skipped = _row_of(rest, wanted.offset)
     row = each.first_row + skipped
     if row == each.end_row:
         return RECORD_SCHEMA.empty_table()
-    end_row = _end_of_slice(columns, each, row, wanted)
+    end_row = _end_of_slice(stored.footer, columns.pages, each, row, wanted)
     others = columns.decode([name for name in RECORD_SCHEMA.names if name not in at_once], row, end_row)
     with parsing(stored.key):
         return _as_records(

@@ -13,14 +13,17 @@ from functools import cached_property, partial
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ByteRange, ObjectReads
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
 from tidelog.storage.parquet.parquet_format import Footer, decode_footer, footer_bytes
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, check_header, place_of
 
 FOOTER_TAIL_BYTES = 64 * 1024
-"""The first read takes this many bytes: enough for the footer of about 100 row groups."""
+"""The first read takes this many bytes: enough for the footer of about 60 row groups."""
 SPAN_TAIL_BYTES = 48
 """For each span, it takes so many bytes more."""
+GROUP_TAIL_BYTES = 1280
+"""For each row group of the usual size, it takes so many bytes more: its metadata, and the map of its pages."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class SegmentTail:
 async def read_tail(store: ObjectReads, segment: TopicSegment, bytes_min: int = 0) -> SegmentTail:
     """At least the last `bytes_min`. One request, two for a footer that is longer than usual. Raises `NotFound`,
     `Corrupt`, `Unavailable`."""
-    data = await _last_bytes(store, segment, max(bytes_min, FOOTER_TAIL_BYTES + SPAN_TAIL_BYTES * len(segment.spans)))
+    row_groups = sum(span.raw_bytes for span in segment.spans) // ROW_GROUP_RAW_BYTES
+    expected = FOOTER_TAIL_BYTES + SPAN_TAIL_BYTES * len(segment.spans) + GROUP_TAIL_BYTES * row_groups
+    data = await _last_bytes(store, segment, max(bytes_min, expected))
     needed = footer_bytes(segment.key, data)
     if len(data) < needed <= segment.size_bytes:
         data = await _last_bytes(store, segment, needed)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.group_columns import GroupColumns
-from tidelog.storage.parquet.parquet_format import Footer, check_groups
+from tidelog.storage.parquet.page_map import GroupPages, walked
+from tidelog.storage.parquet.parquet_format import Footer, check_groups, parsing
 from tidelog.storage.parquet.row_group_extract import ExtractedGroups
 from tidelog.storage.records import STORED_SCHEMA
 from tidelog.storage.segments.span_groups import GroupBounds, SpanGroup
@@ -33,12 +34,14 @@ class Wanted:
 @dataclass(frozen=True)
 class StoredGroups:
     """The segment `key`, its footer, and `data`: the bytes of consecutive row groups, from `base` of the object on. A
-    single row group may be there only to the page that a reader wants (`bytes_to_read`)."""
+    single row group may be there only to the page that a reader wants (`bytes_to_read`); `pages`: its pages, if they
+    are known."""
 
     key: str
     footer: Footer
     data: memoryview
     base: int
+    pages: GroupPages | None = None
 
     def of(self, groups: Sequence[SpanGroup]) -> memoryview:
         """The bytes of some of the row groups, which are consecutive."""
@@ -48,15 +51,15 @@ class StoredGroups:
         """Compare every byte of consecutive row groups with its checksum. Raises `Corrupt`."""
         check_groups(self.key, [each.group for each in groups], self.of(groups))
 
-    def columns(self, each: SpanGroup) -> GroupColumns | None:
-        """To decode a row group in part. Its bytes are checked: page by page as they are decoded, or all at once if the
-        segment has no map of its pages. None if it has other columns than ours. Raises `Corrupt`."""
-        if not self.footer.has_only_ours:
-            return None
-        columns = GroupColumns(self.key, STORED_SCHEMA, self.footer, each.group, self.of((each,)))
-        if self.footer.pages_of(self.key, each.group) is None:
+    def columns(self, each: SpanGroup) -> GroupColumns:
+        """To decode a row group in part, of a segment with our columns only. Its bytes are checked: page by page as
+        they are decoded, or all at once if the segment has no map of its pages. Raises `Corrupt`."""
+        data, pages = self.of((each,)), self.pages or self.footer.pages_of(self.key, each.group)
+        if pages is None:
             self.check((each,))
-        return columns
+            with parsing(self.key):
+                pages = walked(self.footer.metadata, each.group.index, data, each.group.start)
+        return GroupColumns(self.key, STORED_SCHEMA, self.footer, each.group, data, pages)
 
 
 @dataclass(frozen=True)
