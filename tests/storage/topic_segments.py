@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.segment_list import FoundSpan
@@ -14,6 +15,7 @@ from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.records import WAL_SCHEMA, as_stored
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
@@ -53,6 +55,17 @@ def made_segment(
         spans=spans,
     )
     return EncodedSegment(place.topic_id, segment, body)
+
+
+def mapped(made: EncodedSegment) -> EncodedSegment:
+    """The same segment as the archiver and the merges write it, with a map of its pages."""
+    source = CopySource(made.segment.key, SEGMENT_FLAVOR, made.body)
+    copier = RowGroupCopier(SEGMENT_FLAVOR)
+    for group in source.footer.row_groups:
+        copier.add(source, group.index)
+    body = copier.finish(source.footer.header_json)
+    segment = structs.replace(made.segment, size_bytes=len(body), sha256=sha256_of(body))
+    return EncodedSegment(made.topic_id, segment, body)
 
 
 def span_in(segment: TopicSegment, partition: int) -> FoundSpan:

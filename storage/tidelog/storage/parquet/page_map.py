@@ -56,8 +56,10 @@ def decoded_map(text: str, metadata: pq.FileMetaData, group: int) -> GroupPages 
     """The inverse of `encoded_map`; None for an empty text. Raises `ValueError` for a map of another row group."""
     if not text:
         return None
-    described = metadata.row_group(group)
-    facts = _PAGE.iter_unpack(b64decode(text, validate=True))
+    described, data = metadata.row_group(group), b64decode(text, validate=True)
+    if len(data) % _PAGE.size:
+        raise ValueError(f"its map of pages ends in the middle of a page of row group {group}")
+    facts = _PAGE.iter_unpack(data)
     columns: list[list[ColumnPage]] = []
     end = at = 0
     for leaf in range(described.num_columns):
