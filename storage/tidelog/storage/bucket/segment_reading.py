@@ -3,7 +3,7 @@ that no list describes (`described`), and tells whether an upload holds records 
 
 `check_segment` reads a few row groups at a time, so memory does not grow with the size of the object. It checks the
 footer and its header, the checksum of each row group and of each page, the partition and offset of each record against
-the spans, and the sha256 of all bytes, by which the manifest's history names the segment. """
+the spans, and the sha256 of all bytes, by which the manifest's history names the segment."""
 
 from __future__ import annotations
 

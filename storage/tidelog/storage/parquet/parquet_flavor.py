@@ -22,8 +22,7 @@ ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
 """The approximate size of a row group in raw bytes. A read from the middle must fetch and decode one row group."""
 
 PAGE_RAW_BYTES = 512 * 1024
-"""A page of a column has about so many raw bytes. A lookup must decode one page. Pages of 1 MiB store JSON events in
-0.4 % fewer bytes."""
+"""A page of a column has about so many raw bytes. A lookup must decode one page."""
 
 SAMPLE_BYTES = 512 * 1024
 """The size of the sample of values by which the compression level is chosen."""
@@ -51,6 +50,8 @@ class ParquetFlavor:
     - `page_index`: also write statistics and positions of pages.
     - `dictionary_columns`: these may have a dictionary, if it saves `SAVING_MIN`.
     - `bloom_column`: this one has a bloom filter.
+    - `page_bytes`: about the raw bytes of a page. Pages of 1 MiB store JSON events in 0.4 % fewer bytes than those of 512
+      KiB, and a lookup must decode one.
     - `plain_bytes`: an object with fewer bytes of values is not compressed.
     """
 
@@ -62,6 +63,7 @@ class ParquetFlavor:
     page_index: bool = False
     dictionary_columns: tuple[str, ...] = ()
     bloom_column: str | None = None
+    page_bytes: int = PAGE_RAW_BYTES
     plain_bytes: int = 0
 
     @property
@@ -118,7 +120,7 @@ def open_writer(settings: WriterSettings, sink: pa.NativeFile) -> pq.ParquetWrit
         write_statistics=list(settings.flavor.statistics),
         write_page_index=settings.flavor.page_index,
         write_page_checksum=True,
-        data_page_size=PAGE_RAW_BYTES,
+        data_page_size=settings.flavor.page_bytes,
         store_schema=False,
         **settings.chosen,
     )

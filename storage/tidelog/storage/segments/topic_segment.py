@@ -34,7 +34,7 @@ SEGMENT_FLAVOR = ParquetFlavor(
     dictionary_columns=("key", "value"),
 )
 
-FINAL_SEGMENT_FLAVOR = replace(SEGMENT_FLAVOR, zstd_levels=(1, 8), page_index=True)
+FINAL_SEGMENT_FLAVOR = replace(SEGMENT_FLAVOR, zstd_levels=(1, 8), page_index=True, page_bytes=1024 * 1024)
 """For segments that are not merged again and stay for years."""
 
 IDLE_SEGMENT_FLAVOR = replace(FINAL_SEGMENT_FLAVOR, zstd_levels=(1, 10))
