@@ -50,8 +50,8 @@ class ParquetFlavor:
     - `page_index`: also write statistics and positions of pages.
     - `dictionary_columns`: these may have a dictionary, if it saves `SAVING_MIN`.
     - `bloom_column`: this one has a bloom filter.
-    - `page_bytes`: about the raw bytes of a page. Pages of 1 MiB store JSON events in 0.4 % fewer bytes than those of 512
-      KiB, and a lookup must decode one.
+    - `page_bytes`: about the raw bytes of a page. Pages of 1 MiB store JSON events in 0.4 % fewer bytes than pages of
+      512 KiB, and a lookup must decode one.
     - `plain_bytes`: an object with fewer bytes of values is not compressed.
     """
 
