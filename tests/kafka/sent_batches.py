@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import cramjam
 from tests.record_batches.reference import Record, batch_of, crc32c, decode_records, encode_records
 
 BEGAN_MS = 1_700_000_000_000
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_CODECS: Mapping[int, Callable[[bytes], Any]] = {
+    0: bytes,
+    1: cramjam.gzip.decompress,
+    3: cramjam.lz4.decompress,
+    4: cramjam.zstd.decompress,
+}
+"""A batch that is hot is served with the compression that its producer chose."""
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 
 
@@ -49,8 +58,9 @@ def received(data: bytes | None) -> Sequence[Record]:
 def _batches(data: bytes) -> Iterator[Sequence[Record]]:
     while data:
         base, length, _, magic, crc, attributes, _, first_ms, *_, count = _HEADER.unpack_from(data)
-        assert (magic, attributes) == (2, 0)
+        assert (magic, attributes & ~7) == (2, 0)
         batch, data = data[: 12 + length], data[12 + length :]
         assert crc == crc32c(batch[21:])
-        records = decode_records(batch[_HEADER.size :], count, first_ms)
+        body = bytes(_CODECS[attributes & 7](batch[_HEADER.size :]))
+        records = decode_records(body, count, first_ms)
         yield [replace(record, offset_delta=base + record.offset_delta) for record in records]
