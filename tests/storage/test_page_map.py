@@ -147,17 +147,21 @@ def _numbers(change: str) -> str:
         "a page more": data + data[-16:],
         "half a page": data[:-8],
         "another size": (1).to_bytes(4, "little") + data[4:],
+        "another checksum": data[:-4] + bytes(4),
         "other rows": data[:8] + (rows + 1).to_bytes(4, "little") + data[12:],
     }[change]
     return b64encode(changed).decode()
 
 
-@pytest.mark.parametrize("change", ["a page less", "a page more", "half a page", "another size", "other rows"])
+@pytest.mark.parametrize(
+    "change", ["a page less", "a page more", "half a page", "another size", "another checksum", "other rows"]
+)
 def test_a_map_that_does_not_fit_is_refused(change: str) -> None:
     footer = CopySource("from", SEGMENT_FLAVOR, MADE.body).footer
-    assert decoded_map(_text(), footer.metadata, 1)
+    crc32 = footer.row_groups[1].crc32
+    assert decoded_map(_text(), footer.metadata, 1, crc32)
     with pytest.raises(ValueError, match="map of pages"):
-        decoded_map(_numbers(change), footer.metadata, 1)
+        decoded_map(_numbers(change), footer.metadata, 1, crc32)
     with pytest.raises(Corrupt, match="cannot be read as Parquet"):
         replace(footer, page_maps=["", _numbers(change), ""]).pages_of("from", footer.row_groups[1])
 
@@ -167,7 +171,7 @@ class Liar(CopySource):
 
     def page_map(self, index: int, data: memoryview) -> str:
         text = b64decode(super().page_map(index, data))
-        return b64encode(text[:-4] + bytes(4)).decode() if text else ""
+        return b64encode(text[:12] + bytes(4) + text[16:]).decode() if text else ""
 
 
 async def test_verify_reports_a_map_that_does_not_fit_its_pages() -> None:

@@ -14,6 +14,7 @@ All bytes have passed their checksum before (`parquet_format`).
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,18 +31,23 @@ _PAGE_HEADER: Places = {1: None, 2: None, 3: None, 5: {1: None}}
 @dataclass(frozen=True)
 class ColumnPage:
     """Bytes ``[start, end)`` of the row group, the page's header included, with `rows` rows from row `first_row` of the
-    group. Uncompressed it has `raw_bytes`. `crc32`: of its bytes; None if they were checked with the row group."""
+    group. Uncompressed it has `raw_bytes`. `crc32s`: of the row group's bytes before the page, and of those up to its
+    end; None if they were checked with the row group."""
 
     start: int
     end: int
     first_row: int
     rows: int
     raw_bytes: int
-    crc32: int | None = None
+    crc32s: tuple[int, int] | None = None
 
     @property
     def next_row(self) -> int:
         return self.first_row + self.rows
+
+    def is_sound(self, data: memoryview) -> bool:
+        """Whether the page has its checksum, in the row group with the bytes `data`."""
+        return self.crc32s is None or zlib.crc32(data[self.start : self.end], self.crc32s[0]) == self.crc32s[1]
 
 
 def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> Sequence[ColumnPage] | None:

@@ -90,7 +90,7 @@ class Footer:
         if not self.page_maps:
             return None
         with parsing(key):
-            return decoded_map(self.page_maps[group.index], self.metadata, group.index)
+            return decoded_map(self.page_maps[group.index], self.metadata, group.index, group.crc32)
 
     @property
     def rows(self) -> int:
