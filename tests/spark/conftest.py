@@ -1,4 +1,5 @@
-"""One Spark for all tests of a worker, because it takes seconds to start. It can reach MinIO if there is one."""
+"""One Spark and one broker for all tests of a worker, because they take seconds to start. Spark can reach MinIO if the
+machine has it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import pytest
 from infra.components import component
 from pyspark.sql import SparkSession
 from tests.components.s3_endpoint import S3Endpoint
+from tests.spark.planning import Planning, planning_beside
+from tests.spark.serving import KEEPS_HOT, Serving, serving
 
 from tidelog.spark_connector.local_session import local_session
 
@@ -31,3 +34,18 @@ def spark(spark_s3: S3Endpoint | None) -> Iterator[SparkSession]:
         session = local_session("tidelog tests", s3=spark_s3 is not None)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def hot_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A broker that archives nothing, because starting one takes a second. Each test has topics of its own."""
+    folder = tmp_path_factory.mktemp("hot")
+    with serving(folder, f"file:{folder}/store", KEEPS_HOT) as broker:
+        yield broker
+
+
+@pytest.fixture
+def plan(hot_broker: Serving) -> Iterator[Planning]:
+    """Makes the planners of streams."""
+    with planning_beside(hot_broker) as planning:
+        yield planning

@@ -7,19 +7,17 @@ import re
 
 import pytest
 
-from tidelog.spark_connector.options import (
-    DEFAULT_BROKER,
-    KNOWN_OPTIONS,
-    Assignment,
+from tidelog.spark_connector.bounds import (
     AtEarliest,
     AtLatest,
     AtOffsets,
     AtTimestamp,
-    TopicNames,
-    TopicPattern,
-    parse_options,
+    AtTimestamps,
+    check_covers,
 )
-from tidelog.spark_connector.snapshot import check_covers
+from tidelog.spark_connector.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options import KNOWN_OPTIONS, asks_for_headers, parse_options
+from tidelog.spark_connector.subscription import Assignment, TopicNames, TopicPattern
 from tidelog.storage.errors import Invalid
 
 
@@ -66,9 +64,38 @@ def test_timestamps_go_before_offsets_and_the_start_has_to_match_by_default() ->
     given = {"subscribe": "web", "startingOffsets": "earliest", "startingTimestamp": "5", "endingTimestamp": "9"}
 
     assert parse_options(given).start == AtTimestamp(5, must_match=True)
-    assert parse_options(given).end == AtTimestamp(9)
+    assert parse_options(given).end == AtTimestamp(9, option="endingTimestamp")
     lenient = parse_options({**given, "startingOffsetsByTimestampStrategy": "latest"})
     assert lenient.start == AtTimestamp(5, must_match=False)
+
+
+def test_one_time_goes_before_times_by_partition_and_these_before_offsets() -> None:
+    given = {
+        "subscribe": "web",
+        "startingOffsets": '{"web":{"0":3}}',
+        "startingOffsetsByTimestamp": '{"web":{"0":5,"1":-2}}',
+        "endingOffsets": '{"web":{"0":3}}',
+        "endingOffsetsByTimestamp": '{"web":{"0":9,"1":-1}}',
+    }
+
+    options = parse_options(given)
+    places = (("web", 0, 5), ("web", 1, -2))
+    assert options.start == AtTimestamps("startingOffsetsByTimestamp", places, must_match=True)
+    assert options.end == AtTimestamps("endingOffsetsByTimestamp", (("web", 0, 9), ("web", 1, -1)))
+    assert isinstance(parse_options({**given, "startingTimestamp": "1"}).start, AtTimestamp)
+    assert isinstance(parse_options({**given, "endingTimestamp": "1"}).end, AtTimestamp)
+
+
+def test_the_schema_depends_on_one_option_and_on_no_other_value() -> None:
+    assert asks_for_headers({"includeheaders": "TRUE", "startingOffsets": "anything"})
+    assert not asks_for_headers({})
+    with pytest.raises(Invalid, match="unknown option"):
+        asks_for_headers({"header": "true"})
+
+
+def test_the_options_of_a_stream_do_nothing_in_a_batch_read(caplog: pytest.LogCaptureFixture) -> None:
+    assert parse_options({"subscribe": "web", "maxOffsetsPerTrigger": "any"}) == parse_options({"subscribe": "web"})
+    assert "a batch read ignores maxOffsetsPerTrigger" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -99,6 +126,12 @@ def test_timestamps_go_before_offsets_and_the_start_has_to_match_by_default() ->
             "startingOffsets",
             "'a' has {\"0\":92",
         ),
+        (
+            {"subscribe": "a", "startingOffsetsByTimestamp": '{"a":{"0":-1}}'},
+            "startingOffsetsByTimestamp",
+            "cannot have startingOffsetsByTimestamp=latest (-1) for a-0",
+        ),
+        ({"subscribe": "a", "endingOffsetsByTimestamp": "9"}, "endingOffsetsByTimestamp", "JSON of milliseconds"),
         ({"subscribe": "a", "startingTimestamp": "2026-01-01"}, "startingTimestamp", "milliseconds since 1970"),
         ({"subscribe": "a", "endingTimestamp": "-5"}, "endingTimestamp", "milliseconds since 1970"),
         (
@@ -122,7 +155,9 @@ def test_a_wrong_option_is_named_and_explained(given: dict[str, str], field: str
 
 
 def test_an_unknown_option_is_refused_with_the_list_of_the_known() -> None:
-    with pytest.raises(Invalid, match="unknown option of the tidelog source: path, startOffset;") as refusal:
+    with pytest.raises(
+        Invalid, match=r"unknown option of the tidelog source: path, startOffset \(did you mean startingOffsets\?\);"
+    ) as refusal:
         parse_options({"subscribe": "web", "startOffset": "3", "path": "/x"})
 
     assert all(name in str(refusal.value) for name in KNOWN_OPTIONS)

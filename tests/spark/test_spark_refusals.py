@@ -57,7 +57,10 @@ def reader(request: pytest.FixtureRequest, spark: SparkSession, broker: Serving)
             {"subscribe": "web", "startingOffsets": '{"web": {"0": 50}}', "endingOffsets": '{"web": {"0": 20}}'},
             "starting offset 50 is after ending offset 20",
         ),
-        ({"subscribe": "web", "startOffsets": "0"}, "unknown option of the tidelog source: start[oO]ffsets; it has"),
+        (
+            {"subscribe": "web", "startOffsets": "0"},
+            r"unknown option of the tidelog source: start[oO]ffsets \(did you mean startingOffsets\?\); it has",
+        ),
     ],
 )
 def test_a_refusal_says_what_was_wrong(reader: Reader, options: dict[str, str], words: str) -> None:

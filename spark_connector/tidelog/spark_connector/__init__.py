@@ -1,4 +1,4 @@
-"""Tidelog for Spark: one read over the cold segments and the hot tail, each record exactly once.
+"""Tidelog for Spark: reads and streams over the cold segments and the hot tail, each record exactly once.
 
     from tidelog.spark_connector import read, register, use_java
 
@@ -7,8 +7,10 @@
     replan_once(lambda: read(spark, subscribe="web").count())       # also if a segment is deleted meanwhile
     register(spark)
     spark.read.format("tidelog").option("subscribe", "web").load()
+    spark.readStream.format("tidelog").option("subscribe", "web").load()
 
-Options have the names and the meaning of Spark's Kafka source: see `tidelog.spark_connector.options`.
+Options have the names and the meaning of Spark's Kafka source: see `tidelog.spark_connector.options` and
+`tidelog.spark_connector.stream_options`.
 """
 
 from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
@@ -17,6 +19,7 @@ from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
 from tidelog.spark_connector.second_plan import replan_once
 from tidelog.spark_connector.slices import DataLoss
 from tidelog.spark_connector.source import TidelogDataSource, register
+from tidelog.spark_connector.stream_lag import kafka_metrics, stream_lag
 
 __all__ = [
     "HADOOP_AWS_PACKAGE",
@@ -24,9 +27,11 @@ __all__ = [
     "JavaNotFound",
     "JavaRuntime",
     "TidelogDataSource",
+    "kafka_metrics",
     "read",
     "register",
     "replan_once",
     "s3_options",
+    "stream_lag",
     "use_java",
 ]

@@ -20,13 +20,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tidelog.spark_connector.options import ReadOptions, parse_options
+from tidelog.spark_connector.options import ReadOptions, asks_for_headers, parse_options
 from tidelog.spark_connector.pruning import Pruning, pruning_of
 from tidelog.spark_connector.rows import ReadTask, checked_schema, read_task, row_schema
 from tidelog.spark_connector.sink import TidelogStreamWriter, TidelogWriter
 from tidelog.spark_connector.sink_options import parse_sink_options
-from tidelog.spark_connector.slices import Slice, dealt_to_tasks, offsets_per_task
-from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
+from tidelog.spark_connector.snapshot import take_snapshot
+from tidelog.spark_connector.stream_options import parse_stream_options
+from tidelog.spark_connector.stream_source import TidelogStreamReader
+from tidelog.spark_connector.task_plan import tasks_of
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -40,17 +42,20 @@ def register(spark: SparkSession) -> None:
 
 
 class TidelogDataSource(DataSource):
-    """Batch reads without filter pushdown. Wrong options fail in ``load()``."""
+    """Streams, and batch reads without filter pushdown."""
 
     @classmethod
     def name(cls) -> str:
         return "tidelog"
 
     def schema(self) -> StructType:
-        return row_schema(include_headers=parse_options(self.options).include_headers)
+        return row_schema(include_headers=asks_for_headers(self.options))
 
     def reader(self, schema: StructType) -> TidelogReader:
         return TidelogReader(parse_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802 - the name is Spark's
+        return TidelogStreamReader(parse_stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TidelogWriter:
         return TidelogWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
@@ -93,21 +98,4 @@ class PushdownTidelogReader(TidelogReader):
 
 def plan_tasks(options: ReadOptions, pruning: Pruning) -> list[ReadTask]:
     """Take a snapshot, prune it, and distribute the remaining slices over tasks."""
-    snapshot = take_snapshot(options, pruning)
-    wanted = [(topic, pruning.narrowed(slices_to_read(options, topic))) for topic in snapshot]
-    every = [each for _, slices in wanted for each in slices]
-    limit = offsets_per_task(every, options.tasks_min, options.records_per_task_max)
-    return [
-        _task(options, topic, slices, pruning) for topic, found in wanted for slices in dealt_to_tasks(found, limit)
-    ]
-
-
-def _task(options: ReadOptions, topic: TopicSnapshot, slices: tuple[Slice, ...], pruning: Pruning) -> ReadTask:
-    return ReadTask(
-        topic=topic.topic,
-        slices=slices,
-        broker=options.broker,
-        store=store_of(options, topic.log),
-        fail_on_data_loss=options.fail_on_data_loss,
-        timestamps_ms=pruning.timestamps_ms,
-    )
+    return tasks_of(options, take_snapshot(options, pruning), pruning)

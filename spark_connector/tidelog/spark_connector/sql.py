@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from tidelog.spark_connector.java_runtime import use_java
 from tidelog.spark_connector.local_session import local_session
 from tidelog.spark_connector.native_read import read
-from tidelog.spark_connector.options import DEFAULT_BROKER
+from tidelog.spark_connector.option_text import DEFAULT_BROKER
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 

@@ -1,0 +1,32 @@
+"""Distributes the slices of a batch read or a micro-batch over Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.spark_connector.options import ReadOptions
+from tidelog.spark_connector.pruning import Pruning
+from tidelog.spark_connector.rows import ReadTask
+from tidelog.spark_connector.slices import Slice, dealt_to_tasks, offsets_per_task
+from tidelog.spark_connector.snapshot import EVERYTHING, TopicSnapshot, slices_to_read, store_of
+
+
+def tasks_of(options: ReadOptions, topics: Sequence[TopicSnapshot], pruning: Pruning = EVERYTHING) -> list[ReadTask]:
+    """The tasks that read what `topics` take, as far as `pruning` needs it."""
+    wanted = [(topic, pruning.narrowed(slices_to_read(options, topic))) for topic in topics]
+    every = [each for _, slices in wanted for each in slices]
+    limit = offsets_per_task(every, options.tasks_min, options.records_per_task_max)
+    return [
+        _task(options, topic, slices, pruning) for topic, found in wanted for slices in dealt_to_tasks(found, limit)
+    ]
+
+
+def _task(options: ReadOptions, topic: TopicSnapshot, slices: tuple[Slice, ...], pruning: Pruning) -> ReadTask:
+    return ReadTask(
+        topic=topic.topic,
+        slices=slices,
+        broker=options.broker,
+        store=store_of(options, topic.log),
+        fail_on_data_loss=options.fail_on_data_loss,
+        timestamps_ms=pruning.timestamps_ms,
+    )
