@@ -70,7 +70,7 @@ def main(broker: str, checkpoint: str, seen: str, last_batch: str) -> None:
             os.killpg(0, signal.SIGKILL)
 
     session = local_session("killed")
-    options = {"broker": broker, "subscribe": "web", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    options = {"broker": broker, "subscribe": "web", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "320"}
     run_now(session, Path(checkpoint), Path(seen), kill, **options)
 
 

@@ -21,7 +21,7 @@ from tidelog.spark_connector import kafka_metrics, stream_lag
 
 pytestmark = pytest.mark.spark
 
-LIMITED = {"subscribe": "web", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+LIMITED = {"subscribe": "web", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "320"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_killed_query_continues_from_its_checkpoint_with_the_same_batches(
     command = [sys.executable, "-m", "tests.spark.stream_driver", broker.url, str(checkpoint), str(seen), "2"]
     killed = subprocess.run(command, start_new_session=True, stderr=subprocess.DEVNULL, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert [len(batch) for batch in batches(seen)] == [0, 300, 300]
+    assert [len(batch) for batch in batches(seen)] == [0, 320, 320]
     broker.produce("web", 0, records(0, 500, 550))
 
     replayed: list[int] = []

@@ -61,6 +61,8 @@ class Pruning:
 
     def narrowed(self, slices: Iterable[Slice]) -> list[Slice]:
         """The rest of `slices` within the bounds. Only cold slices know their timestamps."""
+        if self == EVERYTHING:
+            return list(slices)
         return [left for each in slices if (left := self._within(each))]
 
     def _within(self, each: Slice) -> Slice | None:
@@ -74,6 +76,9 @@ class Pruning:
         cut = (piece.between(low, high) for piece in each.pieces if self.takes_partition(piece.span.partition))
         pieces = tuple(piece for piece in cut if piece.start < piece.end)
         return replace(each, pieces=pieces) if pieces else None
+
+
+EVERYTHING = Pruning()
 
 
 def pruning_of(filters: Sequence[Filter]) -> Pruning:

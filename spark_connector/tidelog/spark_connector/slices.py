@@ -70,7 +70,7 @@ class Piece:
         return self.start <= self.span.base_offset and self.end > self.span.last_offset
 
     def between(self, start: int, end: int) -> Piece:
-        return replace(self, start=max(self.start, start), end=min(self.end, end))
+        return Piece(self.span, max(self.start, start), min(self.end, end))
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,10 @@ def _bare(segment: SegmentDescription) -> SegmentDescription:
 def _pieces(segment: SegmentDescription, wanted: Mapping[int, PartitionRange]) -> Iterator[Piece]:
     for span in segment.spans:
         if found := wanted.get(span.partition):
-            end = min(found.end, found.ends.cold_end)
-            piece = Piece(span, span.base_offset, span.last_offset + 1).between(found.start, end)
-            if piece.start < piece.end:
-                yield piece
+            start = max(span.base_offset, found.start)
+            end = min(span.last_offset + 1, found.end, found.ends.cold_end)
+            if start < end:
+                yield Piece(span, start, end)
 
 
 def offsets_per_task(slices: Sequence[Slice], tasks_min: int | None, records_max: int | None) -> int:

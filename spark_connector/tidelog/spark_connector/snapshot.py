@@ -11,7 +11,7 @@ from tidelog.spark_connector.bound_offsets import offsets_of
 from tidelog.spark_connector.bounds import AtTimestamp, AtTimestamps, check_covers
 from tidelog.spark_connector.broker_connection import BrokerConnection
 from tidelog.spark_connector.options import ReadOptions
-from tidelog.spark_connector.pruning import OFFSET_MAX, Pruning
+from tidelog.spark_connector.pruning import EVERYTHING, OFFSET_MAX, Pruning
 from tidelog.spark_connector.slices import (
     PartitionRange,
     Slice,
@@ -24,7 +24,6 @@ from tidelog.spark_connector.subscription import chosen_topics
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 THROUGH_BROKER = "broker"
-EVERYTHING = Pruning()
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.spark_connector.options import ReadOptions
-from tidelog.spark_connector.pruning import Pruning
+from tidelog.spark_connector.pruning import EVERYTHING, Pruning
 from tidelog.spark_connector.rows import ReadTask
 from tidelog.spark_connector.slices import Slice, dealt_to_tasks, offsets_per_task
-from tidelog.spark_connector.snapshot import EVERYTHING, TopicSnapshot, slices_to_read, store_of
+from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of
 
 
 def tasks_of(options: ReadOptions, topics: Sequence[TopicSnapshot], pruning: Pruning = EVERYTHING) -> list[ReadTask]:
