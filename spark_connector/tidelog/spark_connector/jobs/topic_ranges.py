@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.spark_connector.jobs.job import Facts
-from tidelog.spark_connector.options import DEFAULT_BROKER, parse_options
+from tidelog.spark_connector.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options import parse_options
 from tidelog.spark_connector.snapshot import TopicSnapshot, take_snapshot
 from tidelog.storage.errors import Invalid
 
