@@ -41,6 +41,8 @@ from benchmarks.rows import (
     group_commits,
     group_deaths,
     json_produce,
+    kafka_in_flight,
+    kafka_protocol,
     kafka_rest,
     latency,
     manifest_size,
@@ -65,6 +67,11 @@ from benchmarks.rows import (
     verify,
 )
 from benchmarks.table import page, print_rows
+
+
+def _kafka_protocol(bench: Bench) -> list[Row]:
+    return [*kafka_protocol.rows(bench), *kafka_in_flight.rows(bench)]
+
 
 FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "produce": produce.rows,
@@ -103,10 +110,11 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "steady-state": steady_state.rows,
     "cpu": cpu.rows,
     "record-batches": record_batches.rows,
+    "kafka-protocol": _kafka_protocol,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "rest", "minio", "produce-hundred"),
-    *("steady-state", "cpu", "record-batches", "fetch", "client", "stored"),
+    *("steady-state", "cpu", "record-batches", "kafka", "fetch", "client", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
     *("topic", "etcd", "placement", "group", "archiving", "compaction", "manifest", "cold-read"),
     *("replay", "open", "verify"),

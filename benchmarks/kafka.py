@@ -69,26 +69,13 @@ def missing(component: Component = KAFKA) -> str:
     return f"{component.name} is missing: {component.how}"
 
 
-class KafkaBroker:
-    """One node with its log under `folder`. `settings` are added to its server.properties."""
+class KafkaTools:
+    """Kafka's own tools, against the broker at `bootstrap`."""
 
-    def __init__(self, children: Children, folder: Path, settings: Mapping[str, object] | None = None) -> None:
-        children.note_settings("Kafka", settings or {})
+    def __init__(self, children: Children, bootstrap: str) -> None:
         self._children = children
         self._classpath = f"{jars()}/*"
-        self._port, controller = free_port(), free_port()
-        self.data = folder / "kafka-data"
-        config = folder / "kafka.properties"
-        given = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
-        config.write_text(_CONFIG.format(port=self._port, controller=controller, data=self.data) + given)
-        self._tool("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
-        command = ["java", *BROKER_JVM, "-cp", self._classpath, "kafka.Kafka", config]
-        self.process: Child = children.start("kafka", command)
-        self.process.wait_until(lambda: listens(self._port))
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         arguments = ["--bootstrap-server", self.bootstrap, "--create", "--topic", topic, "--partitions", partitions]
@@ -125,19 +112,36 @@ class KafkaBroker:
         )
         return fetch_mb_per_s(out)
 
-    def log_bytes(self, topic: str) -> int:
-        """Bytes of the topic on disk: its log segments without indexes."""
-        return sum(path.stat().st_size for path in self.data.glob(f"{topic}-*/*.log"))
-
-    def stop(self) -> None:
-        self._children.stop(self.process)
-
     def _tool(self, *words: object) -> str:
         return run(self._java(*words))
 
     def _java(self, *words: object) -> list[str]:
         """One of Kafka's tools by its main class, and its arguments."""
         return ["java", *TOOL_JVM, "-cp", self._classpath, *map(str, words)]
+
+
+class KafkaBroker(KafkaTools):
+    """One node with its log under `folder`. `settings` are added to its server.properties."""
+
+    def __init__(self, children: Children, folder: Path, settings: Mapping[str, object] | None = None) -> None:
+        children.note_settings("Kafka", settings or {})
+        self._port, controller = free_port(), free_port()
+        super().__init__(children, f"127.0.0.1:{self._port}")
+        self.data = folder / "kafka-data"
+        config = folder / "kafka.properties"
+        given = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+        config.write_text(_CONFIG.format(port=self._port, controller=controller, data=self.data) + given)
+        self._tool("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
+        command = ["java", *BROKER_JVM, "-cp", self._classpath, "kafka.Kafka", config]
+        self.process: Child = children.start("kafka", command)
+        self.process.wait_until(lambda: listens(self._port))
+
+    def log_bytes(self, topic: str) -> int:
+        """Bytes of the topic on disk: its log segments without indexes."""
+        return sum(path.stat().st_size for path in self.data.glob(f"{topic}-*/*.log"))
+
+    def stop(self) -> None:
+        self._children.stop(self.process)
 
 
 def windows_mb_per_s(output: str) -> list[float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import httpx
 from infra.loopback_ports import free_port
 
-from benchmarks.processes import Child, Children
+from benchmarks.processes import Child, Children, Failed
 from tidelog.client import (
     Admin,
     ClusterDescription,
@@ -25,7 +26,7 @@ ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: no work per record"
 JSON_CLIENT = "prebuilt JSON bodies over plain sockets: no work per record"
 BATCHED_CLIENT = "tidelog.client Producer.send: one Python call per record; the client batches and encodes as Arrow"
 FETCH_CLIENT = "opens each Arrow stream and sums the bytes of its values: no work per record"
-PLACES = frozenset({"etcd.endpoints"})
+PLACES = frozenset({"etcd.endpoints", "listeners"})
 """Settings that give a location. The report does not list them as changed settings."""
 SERVE = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
 
@@ -72,22 +73,37 @@ class TidelogBroker:
     def cluster(self) -> ClusterDescription:
         return self._admin.cluster()
 
+    def wait_until_archived(self, topic: str, partitions: int, seconds_max: float) -> None:
+        """Return when all records of `topic` are in segments. Raises `Failed`."""
+        deadline = time.monotonic() + seconds_max
+        while any((log := self.log(topic, number)).cold_end < log.high_watermark for number in range(partitions)):
+            if time.monotonic() > deadline:
+                raise Failed(f"the records were not archived within {seconds_max:.0f} s")
+            time.sleep(0.5)
+
     def wal_entries(self) -> int:
         """The number of entries that the WALs have had so far."""
         return sum(shard.wal_next for shard in self.cluster().shards)
 
+    def kafka_requests(self, api: str) -> int:
+        """The number of requests of Kafka's protocol so far."""
+        pattern = rf'^tidelog_kafka_requests_total\{{api="{api}",version="\d+"\}} (\S+)$'
+        return sum(int(float(count)) for count in re.findall(pattern, self._metrics(), re.MULTILINE))
+
     def put_priced(self) -> dict[str, int]:
         """The broker's requests so far at the price of a PUT, by kind of object."""
-        text = httpx.get(f"{self.url}/metrics", timeout=10, trust_env=False).text
         pattern = r'^tidelog_store_requests_total\{kind="(\w+)",verb="(?:put|create|list)"\} (\S+)$'
         found: Counter[str] = Counter()
-        for kind, count in re.findall(pattern, text, re.MULTILINE):
+        for kind, count in re.findall(pattern, self._metrics(), re.MULTILINE):
             found[kind] += int(float(count))
         return dict(found)
 
     def stop(self) -> None:
         self._admin.close()
         self._children.stop(self.process)
+
+    def _metrics(self) -> str:
+        return httpx.get(f"{self.url}/metrics", timeout=10, trust_env=False).text
 
     def _ready(self) -> bool:
         try:

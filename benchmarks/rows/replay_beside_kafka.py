@@ -7,7 +7,6 @@ is paused.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -66,11 +65,7 @@ def _cold_broker(bench: Bench, store: str, records: int) -> TidelogBroker:
     broker = TidelogBroker(bench.children, store)
     broker.create_topic("t", PARTITIONS)
     prebuilt(bench, broker, "events", 2_500, records, "t", PARTITIONS)
-    deadline = time.monotonic() + COLD_SECONDS_MAX
-    while any((log := broker.log("t", number)).cold_end < log.high_watermark for number in range(PARTITIONS)):
-        if time.monotonic() > deadline:
-            raise Failed(f"the records were not archived within {COLD_SECONDS_MAX:.0f} s")
-        time.sleep(0.5)
+    broker.wait_until_archived("t", PARTITIONS, COLD_SECONDS_MAX)
     broker.stop()
     return TidelogBroker(bench.children, store)
 
