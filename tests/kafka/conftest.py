@@ -30,6 +30,7 @@ class KafkaServed:
     door: KafkaDoor
     settings: Settings
     serving: asyncio.Task[None]
+    counts: KafkaCounts
 
     @property
     def port(self) -> int:
@@ -47,14 +48,14 @@ def settings() -> Settings:
 
 @pytest.fixture
 async def served(settings: Settings) -> AsyncIterator[KafkaServed]:
-    runtime = Runtime()
-    door = KafkaDoor(runtime, KafkaCounts())
+    runtime, counts = Runtime(), KafkaCounts()
+    door = KafkaDoor(runtime, counts)
     bound = replace(door.bind(settings), shutdown_timeout_ms=4_000)
     broker = open_broker(bound, runtime)
     await broker.start()
     assert isinstance(broker, LocalBroker)
     serving = asyncio.ensure_future(door.serve(broker, bound))
-    yield KafkaServed(broker, door, bound, serving)
+    yield KafkaServed(broker, door, bound, serving, counts)
     door.drain()
     await serving
     await broker.aclose()

@@ -53,7 +53,8 @@ async def test_a_process_tells_where_it_listens_counts_requests_and_stops(tmp_pa
     with serving(tmp_path, *flags) as broker:
         inside = await KioClient.connect("127.0.0.1", broker.port("PLAINTEXT"))
         outside = await KioClient.connect("127.0.0.1", broker.port("OUTSIDE"))
-        await inside.ask(creation(7, "events"))
+        for _ in range(2):
+            await inside.ask(creation(7, "events"))
         (told,) = (await inside.ask(metadata_request(12, []))).brokers
         assert (told.host, told.port) == ("127.0.0.1", broker.port("PLAINTEXT"))
         (told,) = (await outside.ask(metadata_request(12, []))).brokers
@@ -63,6 +64,7 @@ async def test_a_process_tells_where_it_listens_counts_requests_and_stops(tmp_pa
             metrics = (await http.get("/metrics")).text
         assert "tidelog_kafka_connections 2.0" in metrics
         assert 'tidelog_kafka_requests_total{api="Metadata",version="12"} 2.0' in metrics
+        assert 'tidelog_kafka_errors_total{api="CreateTopics",code="TOPIC_ALREADY_EXISTS"} 1.0' in metrics
         broker.process.send_signal(signal.SIGTERM)
         assert await inside.is_ended()
         assert await outside.is_ended()

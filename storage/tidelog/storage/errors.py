@@ -8,6 +8,7 @@
     ├── NotFound             no such topic, partition or object
     │   ├── NoSuchObject     the store has no such object: another broker may have moved its records
     │   └── UnknownMember    the group has no such member or instance: join again
+    │       └── UnknownGroup     there is no such group, so it has no such member
     ├── Conflict             another writer was first: read what is there and decide
     │   ├── AlreadyExists        a topic of that name exists
     │   ├── OffsetConflict       `expected_offset` is not the next offset; carries the next one
@@ -121,6 +122,10 @@ class ProducerFenced(Conflict):
 
 class UnknownMember(NotFound):
     """The group has no such member or instance: it left, or its session ended. Join again."""
+
+
+class UnknownGroup(UnknownMember):
+    """There is no such group, so it has no such member. Join again, and the group is there."""
 
 
 class MemberFenced(Conflict):

@@ -6,24 +6,51 @@ import pytest
 from tests.coordinator.groups.stepped_group import SteppedGroup, settle, web
 
 from tidelog.coordinator.groups.group_step import GroupLimits
+from tidelog.coordinator.groups.target_assignment import AT_ONCE_MAX
 from tidelog.storage.errors import (
     GroupFull,
     Invalid,
     MemberFenced,
     NotFound,
     StaleMemberEpoch,
+    UnknownGroup,
     UnknownMember,
 )
-from tidelog.wire.groups import DescribeGroup, Heartbeat
+from tidelog.wire.groups import LEAVE_EPOCH, DescribeGroup, Heartbeat
+
+LARGE = AT_ONCE_MAX + 1
+"""So many partitions are assigned by a task."""
 
 
-def test_the_first_member_gets_all_partitions_at_its_second_heartbeat() -> None:
-    member = SteppedGroup().member("a")
+@pytest.mark.parametrize("partitions", [4, AT_ONCE_MAX])
+def test_the_first_member_gets_all_partitions_by_its_join(partitions: int) -> None:
+    group = SteppedGroup(web=partitions)
+    member = group.member("a")
+    assert (member.epoch > 0, member.numbers, group.task) == (True, list(range(partitions)), None)
+    assert member.answer.heartbeat_interval_ms == GroupLimits().heartbeat_interval_ms
+    assert member.beat().member_epoch == member.epoch, "there is nothing more to learn"
+
+
+def test_the_first_member_of_a_large_group_gets_its_partitions_at_its_second_heartbeat() -> None:
+    member = SteppedGroup(web=LARGE).member("a")
     assert (member.epoch > 0, member.numbers) == (True, [])
     assert member.answer.heartbeat_interval_ms == 200  # it waits for partitions
     member.beat()
-    assert member.numbers == [0, 1, 2, 3]
+    assert member.numbers == list(range(LARGE))
     assert member.answer.heartbeat_interval_ms == GroupLimits().heartbeat_interval_ms
+
+
+def test_a_heartbeat_to_a_group_that_does_not_exist_says_so() -> None:
+    group = SteppedGroup()
+    for epoch in (3, LEAVE_EPOCH):
+        with pytest.raises(UnknownGroup):
+            group.call(Heartbeat(member_id="a", member_epoch=epoch))
+    group.member("a")
+    with pytest.raises(UnknownMember) as refusal:
+        group.call(Heartbeat(member_id="b", member_epoch=3))
+    assert not isinstance(refusal.value, UnknownGroup)
+    with pytest.raises(Invalid):
+        group.call(Heartbeat(member_id="a", member_epoch=-5))
 
 
 def test_the_coordinator_makes_an_id_for_a_member_without_one() -> None:
@@ -128,7 +155,7 @@ def test_a_heartbeat_that_changes_nothing_waits_for_the_members_own_key_only() -
 
 
 def test_a_member_that_changes_its_epoch_waits_for_everything() -> None:
-    group = SteppedGroup()
+    group = SteppedGroup(web=LARGE)
     member = group.member("a")
     assert group.reply(Heartbeat(member_id="a", member_epoch=member.epoch)).rests_on is None
 
@@ -191,19 +218,19 @@ def test_an_unknown_epoch_is_fenced() -> None:
 
 
 def test_an_assignment_is_used_although_the_group_has_changed_meanwhile() -> None:
-    group = SteppedGroup()
+    group = SteppedGroup(web=LARGE)
     group.computes = False
     a = group.member("a")
     task = group.task
     group.member("b")
     assert group.task is task  # one at a time
     group.compute()
-    assert a.beat().assignment == web(0, 1, 2, 3)
+    assert a.beat().assignment == web(*range(LARGE))
     assert group.task is not None  # the next one, with b
 
 
 def test_an_assignment_whose_result_never_comes_is_asked_for_again() -> None:
-    group = SteppedGroup()
+    group = SteppedGroup(web=LARGE)
     group.computes = False
     member = group.member("a")
     group.task = None
@@ -214,7 +241,7 @@ def test_an_assignment_whose_result_never_comes_is_asked_for_again() -> None:
 
 
 def test_a_group_is_described_with_its_state() -> None:
-    group = SteppedGroup()
+    group = SteppedGroup(web=LARGE)
     with pytest.raises(NotFound):
         group.call(DescribeGroup())
     group.computes = False
@@ -227,7 +254,7 @@ def test_a_group_is_described_with_its_state() -> None:
     assert (told.state, told.kind, told.assignor) == ("Stable", "consumer", "uniform")
     (described,) = told.members
     assert (described.client_id, described.client_host, described.rack) == ("app", "10.0.0.1", "r")
-    assert described.assignment == described.target == web(0, 1, 2, 3)
+    assert described.assignment == described.target == web(*range(LARGE))
     group.reload()
     assert group.call(DescribeGroup()).state == "Stable"
     member.leave()

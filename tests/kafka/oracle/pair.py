@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from tests.kafka.kio_client import KioClient
@@ -24,12 +25,14 @@ class Pair:
         self._kafka, self._tidelog = kafka, tidelog
         self.scenario = ""
         self.found: list[str] = []
+        self._names: dict[str, str] = {}
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Each:
         """Send the request to both and compare the answers."""
         answers = await self.unchecked(api_key, version, **values)
         name = f"{self.scenario}: {API_TABLE[api_key].name} v{version}"
-        self.found += [f"{name} {line}" for line in compared(name, flat(answers.kafka), flat(answers.tidelog))]
+        kafka, tidelog = (self._named(flat(answer)) for answer in (answers.kafka, answers.tidelog))
+        self.found += [f"{name} {line}" for line in compared(name, kafka, tidelog)]
         return answers
 
     async def unchecked(self, api_key: int, version: int, **values: Any) -> Each:
@@ -54,7 +57,15 @@ class Pair:
             replica_id=-1,
             topics=[{"name": name, "partitions": asked}],
         )
-        return Each(created.kafka.topics[0].topic_id, created.tidelog.topics[0].topic_id)
+        ids = Each(created.kafka.topics[0].topic_id, created.tidelog.topics[0].topic_id)
+        self._names |= {f"topic_id={ids.kafka}": f"topic_id={name}", f"topic_id={ids.tidelog}": f"topic_id={name}"}
+        return ids
+
+    def _named(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`fields` with the names of topics in their paths instead of the ids, which differ."""
+        return {
+            reduce(lambda path, each: path.replace(*each), self._names.items(), path): fields[path] for path in fields
+        }
 
     async def coordinator_ready(self, group: str) -> None:
         """Wait until Kafka has created and loaded its topic of groups."""

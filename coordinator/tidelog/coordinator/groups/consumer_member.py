@@ -180,6 +180,8 @@ def check_heartbeat(request: Heartbeat, limits: GroupLimits) -> None:
         raise Invalid(
             f"there is no assignor {request.assignor}: choose one of {', '.join(ASSIGNORS)}", field="assignor"
         )
+    if request.member_epoch < STATIC_LEAVE_EPOCH:
+        raise Invalid(f"member_epoch is {STATIC_LEAVE_EPOCH} or more, not {request.member_epoch}", field="member_epoch")
     _check_subscription(request)
     _check_timeouts(request, limits)
     if request.member_epoch == JOIN_EPOCH and request.owned:

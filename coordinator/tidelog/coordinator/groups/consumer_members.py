@@ -176,6 +176,7 @@ class ConsumerMembers:
         member = self._membership.joining(request)
         self._membership.tell(member, request)
         self._roster.renew_session(member)
+        self._target.assign_sole()
         if not repeated:
             self._partitions.reconcile(member)
         self._roster.store(member)

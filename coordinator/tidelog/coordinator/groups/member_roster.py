@@ -8,7 +8,7 @@ from tidelog.coordinator.groups.consumer_member import ConsumerMember
 from tidelog.coordinator.groups.deadlines import Deadlines
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.coordinator.groups.stored import member_key
-from tidelog.storage.errors import GroupFull, InstanceInUse, StaleMemberEpoch, UnknownMember
+from tidelog.storage.errors import GroupFull, InstanceInUse, StaleMemberEpoch, UnknownGroup, UnknownMember
 from tidelog.wire.groups import Heartbeat
 
 FULL_RETRY_S = 10.0
@@ -89,6 +89,8 @@ class MemberRoster:
         )
 
     def _absent(self, member_id: str) -> ConsumerMember:
+        if self._context.head is None:
+            raise UnknownGroup(f"there is no group {self._context.name}, so it has no member {member_id}: join again")
         raise UnknownMember(
             f"the group {self._context.name} has no member {member_id}: it left, or its session ended; join again"
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidelog.coordinator.groups.assignors.assign import ASSIGNORS, DEFAULT_ASSIGNOR
+from tidelog.coordinator.groups.assignors.assign import ASSIGNORS, DEFAULT_ASSIGNOR, assign
 from tidelog.coordinator.groups.assignors.assignment import Assignment, AssignmentInput, Partition, Subscriber
 from tidelog.coordinator.groups.consumer_member import NO_PARTITIONS, ConsumerMember
 from tidelog.coordinator.groups.group_step import AssignmentTask, GroupEvent, Topics
@@ -21,6 +21,8 @@ from tidelog.coordinator.groups.stored import StoredHead
 from tidelog.coordinator.groups.subscriptions import Subscriptions
 
 KIND = "consumer"
+AT_ONCE_MAX = 1_000
+"""The most partitions of a group of one member whose assignment is computed without a task."""
 TASK_PATIENCE_MS = 60_000
 """After this long without its result, an assignment is computed again."""
 
@@ -69,6 +71,17 @@ class TargetAssignment:
         if self._members and (self._outdated() if loaded else changed):
             self._changed = True
 
+    def assign_sole(self) -> None:
+        """Compute the target at once if the group has one member, and few partitions for it: it gets them by the
+        answer to its join, as in Kafka."""
+        partitions = sum(info.partitions for info in self.subscriptions.topics.values())
+        if not self._changed or len(self._members) > 1 or self._overdue_ms is not None or partitions > AT_ONCE_MAX:
+            return
+        self._changed = False
+        head = self._next_head(self._context.head or StoredHead())
+        task = self._task(head)
+        self.assigned(head.epoch, assign(task))
+
     def finish_step(self) -> None:
         """Store the group's new epoch, if there is one, and ask for a target, if one is missing."""
         head = self._context.head
@@ -108,13 +121,16 @@ class TargetAssignment:
         return msgspec.structs.replace(head, epoch=epoch, assigned_epoch=epoch, emptied_at_ms=now_ms)
 
     def _ask(self, head: StoredHead) -> None:
+        self._overdue_ms = self._context.moment.monotonic_ms + TASK_PATIENCE_MS
+        self._context.ask(AssignmentTask(head.epoch, self._task(head)))
+
+    def _task(self, head: StoredHead) -> AssignmentInput:
+        """What the target of `head` is computed of."""
         assignor = self._assignor()
         self._context.set_head(msgspec.structs.replace(head, assignor=assignor))
         subscribers = tuple(self._subscriber(member) for _, member in sorted(self._members.items()))
         self._asked = frozenset(self._members)
-        self._overdue_ms = self._context.moment.monotonic_ms + TASK_PATIENCE_MS
-        task = AssignmentInput(assignor, subscribers, self.subscriptions.topics)
-        self._context.ask(AssignmentTask(head.epoch, task))
+        return AssignmentInput(assignor, subscribers, self.subscriptions.topics)
 
     def _subscriber(self, member: ConsumerMember) -> Subscriber:
         return Subscriber(

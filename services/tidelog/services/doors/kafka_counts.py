@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidelog.services.broker.telemetry.measurements import Histogram
 
@@ -24,7 +24,7 @@ class _Seconds:
 class KafkaCounts:
     """`connections`: open now. `refused`: beyond ``max.connections`` or ``max.connections.per.ip``. `ended`: closed by
     the broker, which logged the reason. `held_bytes`: of requests in memory now. `requests`: answered, by the API's
-    name and version."""
+    name and version. `errors`: error codes in answers, by the name of the API and of the code."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -34,6 +34,7 @@ class KafkaCounts:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.requests: Counter[tuple[str, int]] = Counter()
+        self.errors: Counter[tuple[str, str]] = Counter()
         self._seconds: dict[str, _Seconds] = {}
 
     def answered(self, api: str, version: int, seconds: float, sent_bytes: int) -> None:
@@ -45,6 +46,11 @@ class KafkaCounts:
             taken = self._seconds[api] = _Seconds()
         taken.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         taken.total += seconds
+
+    def failed(self, api: str, errors: Mapping[str, int]) -> None:
+        """An answer of `api` has `errors`: how often each of Kafka's codes is in it."""
+        for code, times in errors.items():
+            self.errors[api, code] += times
 
     def seconds(self) -> Iterator[tuple[str, Histogram]]:
         """The time from the placing of a request to its answer, by API."""

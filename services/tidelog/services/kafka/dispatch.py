@@ -35,7 +35,7 @@ class Dispatcher:
         body = body_of(frame, header, served) if served.serves(header.version) else frame[:0]
         call = Call(header.api_key, header.version, header.correlation_id, context, client.listener, client.host, body)
         answer = asyncio.ensure_future(await self._api(served).answer(call))
-        return PlacedRequest(served, header.version, header.correlation_id, len(frame), began_s, answer)
+        return PlacedRequest(served, header.version, header.correlation_id, len(frame), began_s, answer, call.errors)
 
     def _api(self, served: ServedApi) -> Api:
         if served.key not in self._apis:

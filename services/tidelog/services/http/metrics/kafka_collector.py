@@ -39,6 +39,10 @@ def _requests(counts: KafkaCounts) -> Iterable[Metric]:
     for (api, version), count in sorted(counts.requests.items()):
         answered.add_metric([api, str(version)], count)
     yield answered
+    errors = CounterMetricFamily("tidelog_kafka_errors", "Error codes in answers", labels=["api", "code"])
+    for (api, code), count in sorted(counts.errors.items()):
+        errors.add_metric([api, code], count)
+    yield errors
     seconds = HistogramMetricFamily(
         "tidelog_kafka_request_seconds", "From a request of a Kafka client to its answer", labels=["api"]
     )

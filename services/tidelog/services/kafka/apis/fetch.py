@@ -37,6 +37,7 @@ class FetchApi(ImmediateApi):
     async def reply(self, call: Call) -> Answer:
         request: FetchRequest = decode(call, FetchRequest)
         if request.session_id != NO_SESSION:
+            call.count_errors((ErrorCode.fetch_session_id_not_found,))
             return write_fetched(call.version, (), ErrorCode.fetch_session_id_not_found)
         asked = [(topic.topic, each) for topic in request.topics for each in topic.partitions]
         epochs = [leader_epoch(self._broker, call.context, topic, each.partition) for topic, each in asked]
@@ -52,6 +53,7 @@ class FetchApi(ImmediateApi):
         fetched = await self._fetched(call.context.not_forwarded(), parts, request, limits)
         found = iter(await _encoded(fetched, [epoch for at, epoch in enumerate(epochs) if at not in refused]))
         answers = [refused.get(at) or next(found) for at in range(len(asked))]
+        call.count_errors(each.error for each in answers)
         return write_fetched(call.version, answers, lists_aborted=request.isolation_level == READ_COMMITTED)
 
     async def _fetched(

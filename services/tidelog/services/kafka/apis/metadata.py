@@ -50,6 +50,7 @@ class MetadataApi(ImmediateApi):
             found = _Found(list(self._broker.topics(call.context)))
         else:
             found = await self._found(call, request.topics, request.allow_auto_topic_creation)
+        call.count_errors(each.error_code for each in found.failures)
         encoding = self._encodings.setdefault(call.listener, MetadataEncoding())
         return encoding.answer(
             call.version,

@@ -110,6 +110,7 @@ def _refused_part(part: ProducePart, refusal: RefusedPart) -> ProducedPart:
 def _answer(call: Call, request: ProduceRequest, parts: Sequence[ProducedPart]) -> Answer:
     """Raises `Malformed` for an error that the client does not read."""
     if request.acks != 0:
+        call.count_errors(part.error for part in parts)
         return write_produced(call.version, parts)
     if failed := next((part for part in parts if part.error is not ErrorCode.none), None):
         raise Malformed(

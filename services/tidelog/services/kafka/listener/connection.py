@@ -201,6 +201,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             seconds = self._connections.now_s() - request.began_s
             sent_bytes = sum(memoryview(buffer).nbytes for buffer in buffers)
             self._connections.counts.answered(request.api.name, request.version, seconds, sent_bytes)
+            self._connections.counts.failed(request.api.name, request.errors)
             if self._is_open:
                 self._transport.writelines(buffers)
 

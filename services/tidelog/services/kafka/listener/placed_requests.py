@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidelog.services.kafka.protocol.api import Answer, Buffer
 from tidelog.services.kafka.protocol.api_table import ServedApi
@@ -14,7 +14,8 @@ from tidelog.services.kafka.protocol.headers import answer_head
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedRequest:
-    """A request whose answer comes by `answer`. `began_s`: when it was placed."""
+    """A request whose answer comes by `answer`. `began_s`: when it was placed. `errors`: how often each code is in the
+    answer, once it is there."""
 
     api: ServedApi
     version: int
@@ -22,6 +23,7 @@ class PlacedRequest:
     frame_bytes: int
     began_s: float
     answer: asyncio.Future[Answer]
+    errors: Mapping[str, int] = field(default_factory=dict)
 
     def encoded(self) -> Sequence[Buffer]:
         """The answer with its header; empty if the client waits for none. Raises what the API raised."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from kio.schema.errors import ErrorCode
 
 from tidelog.services.broker.api.request_context import RequestContext
 
@@ -17,7 +20,8 @@ for no answer (Produce with acks=0)."""
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request. `listener`: the name of the listener that the client came in by; `client_host`: its address; `body`:
-    the frame after the header, which stays valid as long as it is referenced."""
+    the frame after the header, which stays valid as long as it is referenced; `errors`: how often its
+    answer has each code, by name, for metrics."""
 
     api_key: int
     version: int
@@ -26,6 +30,13 @@ class Call:
     listener: str
     client_host: str
     body: memoryview
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def count_errors(self, codes: Iterable[ErrorCode]) -> None:
+        """Note the error codes of the answer."""
+        for code in codes:
+            if code is not ErrorCode.none:
+                self.errors[code.name.upper()] += 1
 
 
 class Api(Protocol):

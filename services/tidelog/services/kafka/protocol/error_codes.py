@@ -58,6 +58,7 @@ _TABLE: Mapping[type[BaseException], Codes] = {
     ),
     errors.NoSuchObject: _all(ErrorCode.kafka_storage_error),
     errors.UnknownMember: _all(ErrorCode.unknown_member_id),
+    errors.UnknownGroup: _all(ErrorCode.unknown_member_id),
     errors.Conflict: _all(ErrorCode.unknown_server_error),
     errors.AlreadyExists: _all(ErrorCode.topic_already_exists),
     errors.OffsetConflict: _all(ErrorCode.invalid_request),  # only HTTP has expected offsets

@@ -8,12 +8,13 @@ field that one version has and the other does not has its default.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import Field, fields
 from datetime import timedelta
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from tidelog.services.kafka.protocol.api import Answer, Call
@@ -25,6 +26,8 @@ from tidelog.services.kafka.protocol.request_reading import (
     zero_value,
 )
 
+_CODED_FIELDS: dict[type[Any], Sequence[tuple[str, bool]]] = {}
+"""One for each class of answers that was sent."""
 NO_TIME = timedelta(0)
 """`throttle_time` of answers: Tidelog does not throttle."""
 _Conversion = Callable[[Any], Any]
@@ -39,7 +42,8 @@ def decode(call: Call, wanted: type[Any]) -> Any:
 
 
 def encode(call: Call, answer: Any) -> Answer:
-    """`answer`, an object of a class of kio, in the version of `call`."""
+    """`answer`, an object of a class of kio, in the version of `call`. Notes its error codes."""
+    call.count_errors(_error_codes(answer))
     return encode_as(call.api_key, call.version, answer)
 
 
@@ -49,6 +53,27 @@ def encode_as(api_key: int, version: int, answer: Any) -> Answer:
     written = io.BytesIO()
     entity_writer(schema)(written, _conversion(type(answer), schema)(answer))
     return (written.getbuffer(),)
+
+
+def _error_codes(entity: Any) -> Iterator[ErrorCode]:
+    """Every error code in `entity`."""
+    for name, nested in _coded_fields(type(entity)):
+        value = getattr(entity, name)
+        if not nested:
+            yield value
+        elif value is not None:
+            for each in value if isinstance(value, tuple) else (value,):
+                yield from _error_codes(each)
+
+
+def _coded_fields(schema: type[Any]) -> Sequence[tuple[str, bool]]:
+    """The fields of `schema` that are error codes, and those whose messages have some (True)."""
+    if schema not in _CODED_FIELDS:
+        nested = [(each.name, nested_class(each.type), each.metadata.get("kafka_type")) for each in fields(schema)]
+        codes = [(name, False) for name, message, kind in nested if message is None and kind == "error_code"]
+        holders = [(name, True) for name, message, _ in nested if message is not None and _coded_fields(message)]
+        _CODED_FIELDS[schema] = (*codes, *holders)
+    return _CODED_FIELDS[schema]
 
 
 def _conversion(source: type[Any], target: type[Any]) -> _Conversion:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerPlace, ClusterStatus
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.kafka_rest.broker_numbers import broker_number, leader_numbers
+from tidelog.services.http.kafka_rest.broker_numbers import leader_numbers
 from tidelog.services.http.kafka_rest.rest_answer import check_partition, partition_number, rest_answer, topic_of
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.services.http.kafka_rest.rest_media import JSON
@@ -61,7 +61,7 @@ class ClusterReads:
     async def one_broker(self, request: Request) -> Response:
         here, wanted = self._here(request), request.path_params["broker"]
         for place in here.cluster.brokers:
-            if str(broker_number(place.broker_id)) == wanted:
+            if str(place.node_id) == wanted:
                 return rest_answer(here.broker_object(place), JSON)
         raise RestError(Code.NOT_FOUND, f"broker {wanted[:80]} cannot be found")
 
@@ -141,7 +141,7 @@ class _Here:
         return {**self._head("KafkaCluster", self.path, ""), **own, "consumer_groups": groups, "controller": None}
 
     def broker_object(self, place: BrokerPlace) -> Object:
-        number, address = broker_number(place.broker_id), urlsplit(place.address)
+        number, address = place.node_id, urlsplit(place.address)
         path = f"{self.path}/brokers/{number}"
         head = self._head("KafkaBroker", path, f"broker={number}")
         return {**head, "broker_id": number, "host": address.hostname, "port": address.port, "rack": place.zone or None}

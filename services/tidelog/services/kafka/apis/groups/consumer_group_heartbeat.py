@@ -18,7 +18,7 @@ from tidelog.services.kafka.apis.immediate import ImmediateApi
 from tidelog.services.kafka.apis.topic_lookup import TopicLookup
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.errors import TidelogError, UnknownGroup
 from tidelog.wire.groups import Heartbeat, HeartbeatAnswer, TopicPartitions
 
 
@@ -34,7 +34,8 @@ class ConsumerGroupHeartbeatApi(ImmediateApi):
             )
         except TidelogError as error:
             return encode(call, _refused(error))
-        return encode(call, _answer(answer, await _assigned(answer.assignment, lookup)))
+        tells = _is_full(request) or answer.member_epoch != request.member_epoch
+        return encode(call, _answer(answer, await _assigned(answer.assignment, lookup) if tells else None))
 
 
 def _heartbeat(
@@ -73,7 +74,14 @@ async def _assigned(given: Sequence[TopicPartitions], lookup: TopicLookup) -> As
     )
 
 
-def _answer(answer: HeartbeatAnswer, assignment: Assignment) -> ConsumerGroupHeartbeatResponse:
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member tells all of itself, as it does when it joins and after errors: it gets its assignment then.
+    Otherwise it gets it when it changed, which gives it another epoch."""
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return milliseconds(request.rebalance_timeout) >= 0 and subscribes and request.topic_partitions is not None
+
+
+def _answer(answer: HeartbeatAnswer, assignment: Assignment | None) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
@@ -87,7 +95,7 @@ def _answer(answer: HeartbeatAnswer, assignment: Assignment) -> ConsumerGroupHea
 def _refused(error: TidelogError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_TIME,
-        error_code=consumer_code(error),
+        error_code=ErrorCode.group_id_not_found if isinstance(error, UnknownGroup) else consumer_code(error),
         error_message=str(error),
         member_epoch=0,
         heartbeat_interval=NO_TIME,

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from tidelog.services.kafka.apis.groups.group_codes import classic_code
 from tidelog.services.kafka.apis.immediate import ImmediateApi
-from tidelog.services.kafka.apis.operations import GROUP_OPERATIONS, if_asked
+from tidelog.services.kafka.apis.operations import GROUP_OPERATIONS, NOT_ASKED, if_asked
 from tidelog.services.kafka.protocol.api import Answer, Call
 from tidelog.services.kafka.protocol.messages import NO_TIME, decode, encode
 from tidelog.storage.errors import NotFound, TidelogError
@@ -42,8 +42,9 @@ class DescribeGroupsApi(ImmediateApi):
 
 
 def _dead(call: Call, group: str, message: str, operations: int) -> DescribedGroup:
-    code = ErrorCode.group_id_not_found if call.version >= _NOT_FOUND_SINCE else ErrorCode.none
-    return _without_members(group, code, message, _DEAD, operations)
+    if call.version >= _NOT_FOUND_SINCE:
+        return _without_members(group, ErrorCode.group_id_not_found, message, _DEAD, NOT_ASKED)
+    return _without_members(group, ErrorCode.none, message, _DEAD, operations)
 
 
 def _answer(found: GroupDescription, operations: int) -> DescribedGroup:
