@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.http.requests import ARROW, arrow_stream, offsets_of, problem, values_table
+from tests.peers.listening_broker import listening_broker
 
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.api.staging import StagedRef
@@ -156,3 +157,18 @@ async def test_an_arrow_body_is_still_an_arrow_body(client: httpx.AsyncClient) -
     data = arrow_stream(values_table([b"one"]))
     answer = await client.post("/v1/topics/web/partitions/0/records", content=data, headers={"Content-Type": ARROW})
     assert answer.status_code == 200
+
+
+async def test_a_broker_forwards_a_produce_of_staged_records_and_the_leader_reads_them() -> None:
+    data = arrow_stream(values_table([b"one", b"two"]))
+    topic = {"name": "web", "partitions": 1}
+    async with listening_broker() as leader, listening_broker() as asked:
+        for broker in (leader, asked):
+            await broker.http.post("/v1/topics", json=topic)
+        asked.broker.led_by(leader.url)
+        assert (await stage(leader.http, 7, "0-a.arrow", data)).status_code == 201
+        for _ in range(2):
+            answer = await publish(asked.http, part(data, 2))
+            assert answer.json()["partitions"][0]["base_offset"] == 0
+        assert answer.headers["tidelog-leader"] == leader.url
+        assert await offsets_of(leader.http, "web") == {0: 2}

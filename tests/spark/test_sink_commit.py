@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.set_clock import SetClock
-from tests.spark.sink_world import PARTITIONS, Calls, Crash, SinkWorld, attempt, check_once, commit, stage
+from tests.spark.sink_world import PARTITIONS, ROWS, Calls, Crash, SinkWorld, attempt, check_once, commit, stage
 
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.stores.memory import MemoryObjectStore
+
+CREATE = 2
+"""The call of a commit that creates its mark: it lists the marks and reads the newest one before."""
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +43,24 @@ def test_a_batch_that_is_committed_again_appends_nothing(world: SinkWorld, topic
     assert check_once(world, topic, 2) == {0: "a", 1: "c"}
 
 
-def test_two_drivers_at_once_append_the_rows_of_one_of_them(world: SinkWorld, topic: str) -> None:
+def test_drivers_that_commit_a_batch_at_once_append_the_rows_of_one_of_them(world: SinkWorld, topic: str) -> None:
+    """Each has rows for a topic of its own, too. All of them find no mark; then all create it."""
     attempt(world, topic, 0, "a", topic)
-    staged = {name: stage(world, topic, 1, name, topic) for name in "abcd"}
-    drivers = [threading.Thread(target=commit, args=(world, topic, 1, parts)) for parts in staged.values()]
-    for driver in drivers:
-        driver.start()
+    gate, drivers = threading.Event(), []
+    for name in "abcd":
+        world.create_topic(f"{topic}-{name}")
+        parts = [*stage(world, topic, 1, name, topic), *stage(world, topic, 1, name, f"{topic}-{name}")]
+        calls = Calls(CREATE, gate=gate)
+        drivers.append(threading.Thread(target=commit, args=(world, topic, 1, parts, calls)))
+        drivers[-1].start()
+        assert calls.reached.wait(30)
+    gate.set()
     for driver in drivers:
         driver.join()
-    check_once(world, topic, 2)
+    chosen = check_once(world, topic, 2)[1]
+    for name in "abcd":
+        rows = sum(len(world.values(f"{topic}-{name}", partition)) for partition in range(PARTITIONS))
+        assert rows == (world.tasks * ROWS if name == chosen else 0)
 
 
 def test_rows_of_failed_attempts_are_deleted_with_the_next_batch(world: SinkWorld, topic: str) -> None:

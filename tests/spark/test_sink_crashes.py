@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from tests.spark.sink_world import Calls, Crash, SinkWorld, attempt, check_once, commit, stage
+from tests.spark.sink_world import PARTITIONS, ROWS, Calls, Crash, SinkWorld, attempt, check_once, commit, stage
 
 from tidelog.spark_connector.committed_batch import StagedPart
 from tidelog.storage.errors import Conflict, NotFound
@@ -63,24 +63,30 @@ def test_crashes_of_the_restart_are_completed_as_well(world: SinkWorld) -> None:
     assert ended > 2 * PAIRS
 
 
-def test_a_driver_that_stalls_at_any_call_while_another_one_goes_on_adds_nothing(world: SinkWorld) -> None:
-    world.create_topic("count-stalls")
-    for last in range(calls_of_a_commit(world, "count-stalls")):
-        topic = f"stall-{last}"
-        world.create_topic(topic)
+@pytest.mark.parametrize("further", [1, 3])
+def test_a_driver_that_stalls_at_any_call_while_another_one_goes_on_adds_nothing(
+    world: SinkWorld, further: int
+) -> None:
+    """The stalled driver's rows are for a topic more, so no sequence of the other one's rows protects that topic."""
+    world.create_topic(f"count-{further}")
+    for last in range(calls_of_a_commit(world, f"count-{further}")):
+        topic, more = f"stall-{further}-{last}", f"more-{further}-{last}"
+        for name in (topic, more):
+            world.create_topic(name)
         attempt(world, topic, 0, "a", topic)
         stalled = Calls(last, gate=threading.Event())
-        parts = stage(world, topic, 1, "a", topic)
+        parts = [*stage(world, topic, 1, "a", topic), *stage(world, topic, 1, "a", more)]
         driver = threading.Thread(target=_ignoring_refusals, args=(world, topic, 1, parts, stalled))
         driver.start()
         assert stalled.reached.wait(30)
-        for batch in (1, 2, 3):
+        for batch in range(1, 1 + further):
             attempt(world, topic, batch, "b", topic)
         assert stalled.gate is not None
         stalled.gate.set()
         driver.join()
-        attempt(world, topic, 4, "c", topic)
-        check_once(world, topic, 5)
+        chosen = check_once(world, topic, 1 + further)[1]
+        rows = sum(len(world.values(more, partition)) for partition in range(PARTITIONS))
+        assert rows == (world.tasks * ROWS if chosen == "a" else 0)
 
 
 def _ignoring_refusals(world: SinkWorld, topic: str, batch: int, parts: list[StagedPart], calls: Calls) -> None:

@@ -151,11 +151,11 @@ def _ranges(joined: tuple[npt.NDArray[np.int32], pa.RecordBatch]) -> Iterator[tu
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in halves, until each is within the bounds of a range."""
-    too_large = batch.num_rows > RANGE_RECORDS or batch.nbytes > RANGE_BYTES
-    if too_large and batch.num_rows > 1:
-        middle = batch.num_rows // 2
-        yield from _cut(batch.slice(0, middle))
-        yield from _cut(batch.slice(middle))
-    else:
+    """`batch` in equal pieces, and those again, until each is within the bounds of a range."""
+    pieces = max(-(-batch.nbytes // RANGE_BYTES), -(-batch.num_rows // RANGE_RECORDS))
+    if pieces <= 1 or batch.num_rows == 1:
         yield batch
+        return
+    rows = -(-batch.num_rows // min(pieces, batch.num_rows))
+    for first in range(0, batch.num_rows, rows):
+        yield from _cut(batch.slice(first, rows))
