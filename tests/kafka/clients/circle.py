@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 PARTITIONS = 4
@@ -29,7 +29,7 @@ def without_offset(row: Row) -> list[object]:
     return [row[0], *row[2:]]
 
 
-def assert_complete(rows: Sequence[Row], sent: int) -> None:
+def assert_complete(rows: Sequence[Row], sent: int, content: Callable[[int], Row] = content) -> None:
     """Each of the `sent` records is there once, in any order: a client does not wait for what it sends with acks=0."""
     assert sorted(map(without_offset, rows), key=_time) == [content(n) for n in range(sent)]
     for partition in range(PARTITIONS):

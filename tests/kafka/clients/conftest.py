@@ -16,5 +16,4 @@ def settings() -> Settings:
         SETTINGS,
         group_initial_rebalance_delay_ms=100,
         group_consumer_heartbeat_interval_ms=200,
-        auto_create_topics_enable=False,
     )
