@@ -18,7 +18,12 @@ from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 SETTINGS = Settings(
-    store="memory:", shards=2, num_partitions=2, listeners="PLAINTEXT://127.0.0.1:0", shutdown_timeout_ms=4_000
+    store="memory:",
+    shards=2,
+    num_partitions=2,
+    listeners="PLAINTEXT://127.0.0.1:0",
+    shutdown_timeout_ms=4_000,
+    group_initial_rebalance_delay_ms=100,  # the default of 3 s is tested in virtual time: tests/coordinator/groups
 )
 
 
