@@ -19,6 +19,7 @@ KAFKA_SETTINGS = {
     "num.partitions": SETTINGS.num_partitions,
     "offsets.topic.num.partitions": 1,
     "log.cleaner.enable": "false",
+    "group.initial.rebalance.delay.ms": SETTINGS.group_initial_rebalance_delay_ms,
 }
 
 

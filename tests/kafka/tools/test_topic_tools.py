@@ -12,6 +12,8 @@ from tests.kafka.sent_batches import BEGAN_MS, sent_values
 from tests.kafka.tools.tools_jvm import CONFIGS, Tools
 
 TOPICS, OFFSETS = "TopicCommand", "GetOffsetShell"
+KEPT = ("--config", "retention.ms=-1")
+"""The records that tests send are years old: with the default retention, upkeep deletes them at any moment."""
 
 
 async def test_kafka_topics_creates_describes_changes_and_deletes(tools: Tools) -> None:
@@ -51,7 +53,7 @@ async def test_kafka_configs_changes_topics_and_tells_the_others(tools: Tools) -
 
 
 async def test_kafka_get_offsets_finds_ends_and_times(tools: Tools, client: KioClient) -> None:
-    await tools(TOPICS, "--create", "--topic", "events", "--partitions", "2")
+    await tools(TOPICS, "--create", "--topic", "events", "--partitions", "2", *KEPT)
     await produce(client, "events", sent_values(b"a", b"b", b"c"))
     await produce(client, "events", sent_values(b"d"))
     found = {
@@ -71,7 +73,7 @@ async def test_kafka_get_offsets_finds_ends_and_times(tools: Tools, client: KioC
 async def test_kafka_delete_records_moves_the_beginning(
     tools: Tools, client: KioClient, served: KafkaServed, tmp_path: Path
 ) -> None:
-    await tools(TOPICS, "--create", "--topic", "events", "--partitions", "1")
+    await tools(TOPICS, "--create", "--topic", "events", "--partitions", "1", *KEPT)
     await produce(client, "events", sent_values(b"a", b"b", b"c"))
     asked = tmp_path / "offsets.json"
     asked.write_text(json.dumps({"partitions": [{"topic": "events", "partition": 0, "offset": 2}], "version": 1}))

@@ -164,7 +164,7 @@ _runs = st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 5), min_size=
     memory_bytes=st.sampled_from([1_000, 1 << 24]),
     segment_bytes=st.sampled_from([1, 4_000, 1 << 27]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_reading_everything_gives_the_same_before_and_after(
     tmp_path: Path, data: st.DataObject, runs: list[dict[int, int]], memory_bytes: int, segment_bytes: int
 ) -> None:
