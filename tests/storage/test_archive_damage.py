@@ -20,7 +20,8 @@ from tidelog.storage.manifests.shard_manifest import ManifestChange, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_rows
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup
+from tidelog.storage.parquet.row_decoding import decode_rows
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import stored_entry

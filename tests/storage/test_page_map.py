@@ -21,7 +21,8 @@ from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.parquet.page_map import decoded_map, is_sound, walked
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import decode_footer, decode_parquet
+from tidelog.storage.parquet.parquet_format import decode_footer
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.parquet.thrift_compact import StructReader
 from tidelog.storage.records import STORED_SCHEMA

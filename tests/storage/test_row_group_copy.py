@@ -17,7 +17,7 @@ from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.formats import Format
 from tidelog.storage.parquet.parquet_encoder import encode_parquet, encode_row_groups
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor, settings_for
-from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 
 SCHEMA = pa.schema(

@@ -23,7 +23,8 @@ from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
 from tidelog.storage.parquet import parquet_format
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer, decode_rows
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer
+from tidelog.storage.parquet.row_decoding import decode_rows
 from tidelog.storage.records import as_stored
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace
 from tidelog.storage.wal import entry_groups, stored_entry

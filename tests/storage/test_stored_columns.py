@@ -15,14 +15,8 @@ from tests.storage.topic_segments import PLACE, decode_topic_segment, made_segme
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
-from tidelog.storage.parquet.parquet_format import (
-    CHECKSUM_DIGITS,
-    CHECKSUMS_KEY,
-    FORMAT_KEY,
-    HEADER_KEY,
-    decode_footer,
-    decode_parquet,
-)
+from tidelog.storage.parquet.parquet_format import CHECKSUM_DIGITS, CHECKSUMS_KEY, FORMAT_KEY, HEADER_KEY, decode_footer
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA
 from tidelog.storage.segments.segment_reader import SegmentReader

@@ -14,7 +14,7 @@ from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.records import WAL_SCHEMA, as_stored
 from tidelog.storage.segments.topic_segment import (

@@ -24,14 +24,8 @@ from tidelog.spark_connector.pruning import Interval
 from tidelog.spark_connector.slices import ColdSlice, Piece
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import shard_segment_id
-from tidelog.storage.parquet.parquet_format import (
-    TAIL_BYTES,
-    Footer,
-    RowGroup,
-    decode_footer,
-    decode_rows,
-    footer_bytes,
-)
+from tidelog.storage.parquet.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_footer, footer_bytes
+from tidelog.storage.parquet.row_decoding import decode_rows
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
     decode_place,

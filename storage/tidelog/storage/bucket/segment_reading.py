@@ -20,16 +20,8 @@ from tidelog.storage.manifests.shard_values import EMPTY, SegmentSpan, TopicSegm
 from tidelog.storage.manifests.topic_state import TopicState, cold_ends_in
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectReads, ObjectStore
 from tidelog.storage.parquet.page_map import is_sound
-from tidelog.storage.parquet.parquet_format import (
-    MAGIC,
-    Footer,
-    RowGroup,
-    decode_footer,
-    decode_parquet,
-    decode_rows,
-    footer_bytes,
-    parsing,
-)
+from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup, decode_footer, footer_bytes, parsing
+from tidelog.storage.parquet.row_decoding import decode_parquet, decode_rows
 from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,

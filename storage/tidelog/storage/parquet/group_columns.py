@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage
-from tidelog.storage.parquet.made_file import made_footer, part_of_chunk, whole_chunk
+from tidelog.storage.parquet.made_file import made_file, part_of_chunk, whole_chunk
 from tidelog.storage.parquet.page_map import GroupPages
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
 from tidelog.storage.parquet.stored_columns import leaves_of
@@ -31,7 +30,7 @@ Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 @dataclass(frozen=True)
 class GroupColumns:
-    """Row group `group` of the object `key`, which has the columns of `schema` and no others, with their `pages`."""
+    """The columns of `schema` in row group `group` of the object `key`, with the `pages` of all columns."""
 
     key: str
     schema: pa.Schema
@@ -91,7 +90,7 @@ class GroupColumns:
         described, fields = self.footer.metadata.row_group(self.group.index), []
         chunks: list[Struct] = []
         for name in names:
-            fields.append(self.schema.field(name))
+            fields.append(self.footer.columns[name].field)
             for leaf in self._leaves[name]:
                 chosen, chunk = self._chosen(leaf, first_row, end_row), described.column(leaf)
                 if not all(page.is_sound(self.data) for page in chosen):
@@ -104,12 +103,8 @@ class GroupColumns:
                 chunks.append(part_of_chunk(chunk, rows, raw_bytes, chosen[0].start, chosen[-1].end))
         rows = end_row - first_row
         group = Struct({1: Listed(chunks), 2: I64(0), 3: I64(rows)})
-        footer = made_footer(pa.schema(fields), rows, [group])
-        with parsing(self.key):
-            metadata = pq.read_metadata(pa.BufferReader(footer))
-            source = pa.BufferReader(pa.py_buffer(self.data))
-            with pq.ParquetFile(source, metadata=metadata, pre_buffer=False) as file:
-                table = file.read(use_threads=False)
+        with parsing(self.key), made_file(pa.schema(fields), rows, [group], self.data) as file:
+            table = file.read(use_threads=False)
         if table.num_rows != rows:
             raise Corrupt(self.key, f"has {table.num_rows} rows in pages of {rows}")
         return table

@@ -66,6 +66,12 @@ def made_footer(schema: pa.Schema, rows: int, groups: Sequence[Struct]) -> bytes
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
+def made_file(schema: pa.Schema, rows: int, groups: Sequence[Struct], data: memoryview) -> pq.ParquetFile:
+    """A file with `groups`, in Thrift, whose column chunks are in `data`."""
+    metadata = pq.read_metadata(pa.BufferReader(made_footer(schema, rows, groups)))
+    return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), metadata=metadata, pre_buffer=False)
+
+
 def whole_chunk(chunk: pq.ColumnChunkMetaData, moved_by: int) -> Struct:
     """`chunk` in Thrift, `moved_by` bytes further on than in its object."""
     positions = [chunk.data_page_offset + moved_by]

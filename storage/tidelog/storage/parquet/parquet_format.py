@@ -22,7 +22,6 @@ A CRC32 detects damage, not malice: everybody with write access to the bucket is
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +36,6 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import chunk_start
 from tidelog.storage.parquet.page_map import GroupPages, decoded_map
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.sparse_file import SparseFile
 from tidelog.storage.parquet.stored_columns import StoredColumn, stored_columns
 
 MAGIC = b"PAR1"
@@ -136,75 +134,6 @@ def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, obj
     return Footer(header_json, start, object_bytes, groups, metadata, columns, ours, index_crc32, maps)
 
 
-def decode_rows(
-    key: str,
-    flavor: ParquetFlavor,
-    footer: Footer,
-    groups: Sequence[RowGroup],
-    data: memoryview,
-    columns: Sequence[str] | None = None,
-) -> pa.Table:
-    """The rows of `groups`, ascending: checked, then decoded; all columns, or those named. `data`: the whole object, or
-    the bytes from the first to the last of the groups."""
-    if groups:
-        whole = len(data) == footer.object_bytes
-        check_groups(key, groups, data[groups[0].start : groups[-1].end] if whole else data)
-    return decode_checked(key, flavor, footer, groups, data, columns)
-
-
-def decode_checked(
-    key: str,
-    flavor: ParquetFlavor,
-    footer: Footer,
-    groups: Sequence[RowGroup],
-    data: memoryview,
-    columns: Sequence[str] | None = None,
-) -> pa.Table:
-    """As `decode_rows`, of `groups` that have passed `check_groups`."""
-    schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
-    if not groups:
-        return schema.empty_table()
-    base = 0 if len(data) == footer.object_bytes else groups[0].start
-    names = [footer.columns[name].name for name in schema.names]
-    # The pages' own checksums are not checked: the row group's covers the same bytes and their headers.
-    with parsing(key), pq.ParquetFile(_file(data, base, footer), metadata=footer.metadata) as file:
-        table = file.read_row_groups([group.index for group in groups], columns=names, use_threads=False)
-        if table.num_rows != sum(group.rows for group in groups):
-            raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
-        return pa.Table.from_arrays(table.select(names).columns, schema=schema)
-
-
-def _file(data: memoryview, base: int, footer: Footer) -> pa.NativeFile:
-    """The object, of which `data` is there from `base` on. A file in Python waits for the GIL at every read, longer
-    than all the rest takes, so a whole object is none."""
-    if not base:
-        return pa.BufferReader(data)
-    return pa.PythonFile(cast(io.IOBase, SparseFile(data, base, footer.object_bytes)), mode="r")
-
-
-def check_groups(key: str, groups: Sequence[RowGroup], data: memoryview) -> None:
-    """Compare `groups`, ascending, with their checksums; `data` are the bytes from the first to the last. Raises
-    `Corrupt`."""
-    base = groups[0].start
-    if len(data) != groups[-1].end - base:
-        raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
-    for group in groups:
-        if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
-            raise Corrupt(key, f"row group {group.index} does not have its checksum")
-
-
-def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:
-    """Decode a whole object, and check every byte of it."""
-    view = memoryview(data).cast("B")
-    footer = decode_footer(key, flavor, view, len(view))
-    if bytes(view[: len(MAGIC)]) != MAGIC:
-        raise Corrupt(key, "does not begin as Parquet does")
-    indexes = view[footer.rows_end : footer.start]
-    if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
-        raise Corrupt(key, "its indexes do not have their checksum")
-    return footer, decode_rows(key, flavor, footer, footer.row_groups, view)
-
-
 def _checked(key: str, tail: bytes | memoryview) -> tuple[memoryview, Sequence[int]]:
     """A footer's bytes, its length and the magic included, and the checksums of the parts before it."""
     length = footer_bytes(key, tail)
@@ -230,7 +159,7 @@ def parsing(key: str) -> Iterator[None]:
     another program wrote the object."""
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError, MemoryError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, MemoryError) as error:
         raise Corrupt(key, f"cannot be read as Parquet: {error}") from error
 
 

@@ -21,9 +21,9 @@ _ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A column as a file has it: its `name` there, and the number of its first leaf among Parquet's columns."""
+    """A column as a file has it: its `field` there, and the number of its first leaf among Parquet's columns."""
 
-    name: str
+    field: pa.Field[Any]
     leaf: int
 
 
@@ -44,7 +44,7 @@ def stored_columns(key: str, schema: pa.Schema, stored: pa.Schema) -> Mapping[st
             raise Corrupt(key, f"lacks the column {wanted.name!r} (field id {(number or b'none').decode()})")
         if not found[0].type.equals(wanted.type):
             raise Corrupt(key, f"its column {wanted.name!r} is {found[0].type}, and not {wanted.type}")
-        columns[wanted.name] = StoredColumn(found[0].name, found[1])
+        columns[wanted.name] = StoredColumn(found[0], found[1])
     return columns
 
 

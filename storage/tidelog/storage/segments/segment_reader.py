@@ -201,9 +201,7 @@ class SegmentReader:
 
 def _pages_for(tail: SegmentTail, each: SpanGroup, wanted: Wanted) -> GroupPages | None:
     """The pages of a row group, if they are known, and a part of them is enough for a read."""
-    if not tail.footer.has_only_ours or not wanted.is_part_of(each):
-        return None
-    return tail.footer.pages_of(tail.key, each.group)
+    return tail.footer.pages_of(tail.key, each.group) if wanted.is_part_of(each) else None
 
 
 def _decoded_bytes(rows: pa.Table) -> int:

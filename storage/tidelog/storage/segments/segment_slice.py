@@ -21,7 +21,8 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage
 from tidelog.storage.parquet.group_columns import Column
 from tidelog.storage.parquet.page_map import GroupPages, end_of_rows
-from tidelog.storage.parquet.parquet_format import Footer, decode_checked, decode_rows, parsing
+from tidelog.storage.parquet.parquet_format import Footer, parsing
+from tidelog.storage.parquet.row_decoding import decode_checked, decode_rows
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.segments.span_groups import SpanGroup
 from tidelog.storage.segments.stored_groups import StoredGroups, Wanted, foreign_rows
@@ -110,8 +111,6 @@ def _decode_whole(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wan
 
 def _decode_slice(stored: StoredGroups, each: SpanGroup, wanted: Wanted) -> pa.Table:
     """The wanted records of one row group. A column with several pages is decoded after the wanted rows are known."""
-    if not stored.footer.has_only_ours:
-        return _decode_whole(stored, (each,), wanted)
     columns = stored.columns(each)
     at_once = columns.of_one_page & {*RECORD_SCHEMA.names} | {"offset"}
     named = sorted(at_once | {"partition"} if each.shared else at_once)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.group_columns import GroupColumns
 from tidelog.storage.parquet.page_map import GroupPages, walked
-from tidelog.storage.parquet.parquet_format import Footer, check_groups, parsing
+from tidelog.storage.parquet.parquet_format import Footer, parsing
+from tidelog.storage.parquet.row_decoding import check_groups
 from tidelog.storage.parquet.row_group_extract import ExtractedGroups
 from tidelog.storage.records import STORED_SCHEMA
 from tidelog.storage.segments.span_groups import GroupBounds, SpanGroup
@@ -52,8 +53,8 @@ class StoredGroups:
         check_groups(self.key, [each.group for each in groups], self.of(groups))
 
     def columns(self, each: SpanGroup) -> GroupColumns:
-        """To decode a row group in part, of a segment with our columns only. Its bytes are checked: page by page as
-        they are decoded, or all at once if the segment has no map of its pages. Raises `Corrupt`."""
+        """To decode a row group in part. Its bytes are checked: page by page as they are decoded, or all at once if the
+        segment has no map of its pages. Raises `Corrupt`."""
         data, pages = self.of((each,)), self.pages or self.footer.pages_of(self.key, each.group)
         if pages is None:
             self.check((each,))

@@ -34,7 +34,8 @@ from tidelog.storage.manifests.shard_values import ChangeKind, SegmentSpan, Topi
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ParquetFlavor
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, check_groups, decode_rows
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup
+from tidelog.storage.parquet.row_decoding import check_groups, decode_rows
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_tail import SegmentTail
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, SegmentPlace, partition_bounds

@@ -27,7 +27,8 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.in_flight import in_thread
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet.parquet_format import MAGIC, RowGroup, decode_rows
+from tidelog.storage.parquet.parquet_format import MAGIC, RowGroup
+from tidelog.storage.parquet.row_decoding import decode_rows
 from tidelog.storage.segments.segment_tail import SegmentTail, read_tail
 from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR
 

@@ -14,7 +14,7 @@ from threading import Lock
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet.parquet_format import decode_rows
+from tidelog.storage.parquet.row_decoding import decode_rows
 from tidelog.storage.parquet.row_group_copy import CopySource
 from tidelog.storage.wal.wal_codec import WAL_FLAVOR, decode_header_json
 from tidelog.storage.wal.wal_entry import Span

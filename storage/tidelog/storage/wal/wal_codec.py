@@ -29,12 +29,8 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import (
-    decode_header,
-    decode_parquet,
-    footer_bytes,
-    parsing,
-)
+from tidelog.storage.parquet.parquet_format import decode_header, footer_bytes, parsing
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.records import STORED_SCHEMA, WAL_SCHEMA, as_stored, from_stored
 from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader

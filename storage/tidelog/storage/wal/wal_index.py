@@ -29,7 +29,7 @@ from tidelog.storage.layout import index_prefix, number_of, numbered_key, wal_su
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet.parquet_format import decode_parquet
+from tidelog.storage.parquet.row_decoding import decode_parquet
 from tidelog.storage.wal.wal_codec import decode_header_json, encode_header
 from tidelog.storage.wal.wal_entry import WalHeader
 
