@@ -20,7 +20,7 @@ from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
-from tidelog.storage.parquet import parquet_format
+from tidelog.storage.parquet import row_decoding
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_footer
@@ -163,7 +163,7 @@ def test_a_row_group_of_many_topics_is_decoded_once(monkeypatch: pytest.MonkeyPa
     plans = planned([one], {}).topics
     assert len(plans) == 3
     assembled(plans[0], SegmentPlace("web", plans[0].topic_id, SHARD), [one], FACTS)
-    monkeypatch.setattr(parquet_format, "check_groups", None)
+    monkeypatch.setattr(row_decoding, "check_groups", None)
     for plan in plans[1:]:
         assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
 
