@@ -45,12 +45,16 @@ class StagedTask(WriterCommitMessage):
 
 
 class TidelogWriter(DataSourceArrowWriter):
-    """``df.write``: appends the rows once all tasks have ended."""
+    """``df.write``: appends the rows once all tasks have ended. Making one raises what can be known before the job:
+    `Invalid`, `NotFound`, `Unavailable`."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise Invalid('a topic cannot be overwritten: write with mode("append")', field="mode")
-        checked(options, schema)
+        check_columns(schema, options.topic)
+        if options.topic is not None:
+            with BrokerConnection(options.broker) as connection:
+                KnownTopics(connection).rules(options.topic)
         self._options = options
         self._sink = f"write-{Runtime().entropy.new_id()}"
 
@@ -67,10 +71,11 @@ class TidelogWriter(DataSourceArrowWriter):
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``: appends each batch exactly once."""
+    """``df.writeStream``: appends each batch exactly once. Spark makes one for each batch, on the driver and for the
+    commit, so making one asks no broker."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        checked(options, schema)
+        check_columns(schema, options.topic)
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> StagedTask:
@@ -100,14 +105,6 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
 def connected(options: SinkOptions) -> BrokerConnection:
     """A connection to the broker that waits for it for a minute."""
     return BrokerConnection(options.broker, ATTEMPTS)
-
-
-def checked(options: SinkOptions, schema: StructType) -> None:
-    """Check what can be known before the job. Raises `Invalid`, `NotFound`, `Unavailable`."""
-    check_columns(schema, options.topic)
-    if options.topic is not None:
-        with BrokerConnection(options.broker) as connection:
-            KnownTopics(connection).rules(options.topic)
 
 
 def staged(options: SinkOptions, sink: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedTask:
