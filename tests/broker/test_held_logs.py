@@ -8,9 +8,9 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered
-from tests.broker.fast_clock import FastClock
 from tests.broker.logs import partition_log
 from tests.broker.set_clock import SetClock
+from tests.coordinator.virtual_time import LoopClock, virtually
 from tests.storage.damage_by_hand import cut, flip
 
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -73,10 +73,12 @@ def test_entries_that_the_floor_has_not_passed_are_held() -> None:
     assert (extent.bytes, extent.held_bytes, extent.passed_bytes) == (10, 0, 40)
 
 
+@virtually
 async def test_a_damaged_version_refuses_the_producers_of_its_shard_and_no_others() -> None:
     store = MemoryObjectStore()
     async with running_broker(
         store,
+        clock=LoopClock(),
         shards=2,
         archiver_interval_ms=0,
         archiver_min_bytes=1,
@@ -101,15 +103,16 @@ async def test_a_damaged_version_refuses_the_producers_of_its_shard_and_no_other
         await until(lambda: broker.status().shards[1].wal_bytes == 0)
 
         await store.put(key, saved)
-        await until(lambda: broker.status().shards[0].wal_bytes == 0)
+        await until(lambda: broker.status().shards[0].wal_bytes == 0, every_s=0.1)
         await produce(broker, "t", 0, 1)
         assert broker.status().reason == ""
 
 
+@virtually
 async def test_all_that_damage_keeps_counts_also_what_is_archived(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of one topic is damaged, so the floor stays, and the log grows by the records of others."""
     monkeypatch.setattr(topic_lists, "DIFFERENCES_MIN", 0)
-    store, clock = MemoryObjectStore(), FastClock(100.0)
+    store, clock = MemoryObjectStore(), LoopClock()
     async with running_broker(store, clock=clock, shards=1) as broker:
         for topic in ("t", "u"):
             await broker.create_topic(ANYBODY, topic, 1, {})
