@@ -1,9 +1,9 @@
 """Look up old records at random places: raw GETs of the row group by three clients, `SegmentReader`, the broker.
 
 Each round visits every row group of the segments once, always in the same shuffled order, so that no cache of recent
-row groups holds it. The offset differs each time. The raw GETs ask for exactly the bytes that the readers must fetch
-for the record: the row group's range. At each place the order of the ways is random, because the first one finds the
-bytes in no processor cache. Prints medians in ms as JSON.
+row groups holds it. The offset differs each time. The raw GETs ask for the row group's range, which any reader of
+Parquet must fetch for the record; `part` asks for the bytes that `SegmentReader` fetches (ADR 0037). At each place the
+order of the ways is random, because the first one finds the bytes in no processor cache. Prints medians in ms as JSON.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from tidelog.storage.manifests.partition_view import view_of
 from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet.parquet_format import RowGroup
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segments.segment_reader import SegmentReader
+from tidelog.storage.segments.segment_reader import READ_BYTES_MAX, SegmentReader
+from tidelog.storage.segments.segment_slice import bytes_to_read
 from tidelog.storage.segments.span_groups import SpanGroup, span_groups
+from tidelog.storage.segments.stored_groups import Wanted
 from tidelog.storage.stores.opening import open_store
 
 RECORDS = 100
@@ -45,6 +47,7 @@ class Place:
 
     found: FoundSpan
     part: SpanGroup
+    footer: Footer
     offset: int = 0
 
     @property
@@ -68,7 +71,7 @@ async def places(store: ObjectStore, topic_id: str, shard: int) -> list[Place]:
         await reader.read(found, found.span.base_offset, records_max=1)
         footer = reader.footers.get(found.segment.key)
         assert footer is not None
-        made += [Place(found, part) for part in span_groups(footer, found)]
+        made += [Place(found, part, footer) for part in span_groups(footer, found)]
     return made
 
 
@@ -90,6 +93,15 @@ class Lookups:
         start, end = place.group.start, place.group.end
         stored = await self._store.get(place.key, ByteRange(start, end - start))
         assert len(stored.data) == end - start
+
+    async def part(self, place: Place) -> None:
+        """A raw GET of the bytes that `reader` fetches."""
+        footer = place.footer
+        pages = footer.pages_of(place.key, place.group)
+        wanted = Wanted(place.found.span.partition, place.offset, READ_BYTES_MAX, RECORDS)
+        length = bytes_to_read(footer, pages, place.part, wanted) if pages else place.group.end - place.group.start
+        stored = await self._store.get(place.key, ByteRange(place.group.start, length))
+        assert len(stored.data) == length
 
     async def boto3(self, place: Place) -> None:
         start, end = place.group.start, place.group.end
@@ -138,6 +150,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     lookups.sign(chosen)
     ways: dict[str, Callable[[Place], Awaitable[None]]] = {
         "raw": lookups.raw,
+        "part": lookups.part,
         "boto3": lookups.boto3,
         "socket": lookups.socket,
         "reader": lookups.reader,
