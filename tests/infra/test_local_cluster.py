@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.process import Failed
-from infra.cluster.topology import Shape
+from infra.cluster.topology import Shape, kafka_name
 from infra.loopback_ports import free_port
 from tests.components.required import require_component
 
@@ -118,3 +119,7 @@ def test_brokers_with_etcd_share_a_folder_where_there_is_no_minio(tmp_path: Path
         cluster.start()
         cluster.tidelog("topic", "create", "web", "--partitions", "4", broker="broker-1")
         assert "web" in cluster.tidelog("topic", "list", broker="broker-2")
+        addresses = {cluster.addresses[kafka_name(name)].reached for name in cluster.shape.broker_names}
+        for address in addresses:
+            told = AdminClient({"bootstrap.servers": address}).list_topics(timeout=END_S_MAX)
+            assert {f"{each.host}:{each.port}" for each in told.brokers.values()} == addresses

@@ -134,3 +134,10 @@ async def test_watermarks_and_times(served: KafkaServed, logger: logging.Logger)
         asked = [TopicPartition("events", 0, 1)]
         (found,) = await asyncio.to_thread(consumer.offsets_for_times, asked, WAIT_S)
         assert found.offset == 0
+
+
+async def test_all_topics_are_listed(served: KafkaServed, logger: logging.Logger) -> None:
+    admin = AdminClient(configured(served), logger=logger)
+    told = await asyncio.to_thread(admin.list_topics, timeout=WAIT_S)
+    assert {name: len(topic.partitions) for name, topic in told.topics.items()} == {"events": PARTITIONS}
+    assert [broker.port for broker in told.brokers.values()] == [served.port]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PROGRAM_S_MAX = 90.0
+PROGRAM_S_MAX = 240.0
 """A program that has not ended by then hangs."""
 
 

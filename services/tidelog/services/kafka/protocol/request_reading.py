@@ -55,14 +55,15 @@ _entries = _Entries()
 
 
 def read_request(schema: type[Any], body: memoryview) -> Any:
-    """The request of class `schema` that `body` is. Raises `Malformed`."""
+    """The request of class `schema` that `body` begins with. Raises `Malformed`.
+
+    Bytes behind it are ignored, as Kafka does: librdkafka sends three with Metadata of all topics, from version 9 on
+    (https://github.com/confluentinc/librdkafka/issues/5049)."""
     _entries.left = ENTRIES_MAX
     try:
-        request, end = entity_reader(schema)(body, 0)
+        request, _ = entity_reader(schema)(body, 0)
     except (struct.error, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise Malformed(f"the request is not a {schema.__name__} of version {schema.__version__}: {error}") from error
-    if end != len(body):
-        raise Malformed(f"{len(body) - end} bytes follow a {schema.__name__} of version {schema.__version__}")
     return request
 
 
