@@ -61,6 +61,11 @@ class KioClient:
     async def connect(cls, host: str, port: int) -> KioClient:
         return cls(*await asyncio.open_connection(host, port))
 
+    async def another(self) -> KioClient:
+        """A further connection to the same broker."""
+        host, port = self.writer.get_extra_info("peername")[:2]
+        return await KioClient.connect(host, port)
+
     async def ask(self, request: Any) -> Any:
         """Send `request`, and return the answer."""
         return await self.answer_to(request, self.send(request))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import reduce
 from typing import Any
 
+from kio.schema.errors import ErrorCode
 from tests.kafka.kio_client import KioClient
 from tests.kafka.oracle.differences import DIFFERENCES
 from tests.kafka.oracle.messages import Each, flat, request
@@ -30,15 +32,28 @@ class Pair:
     async def ask(self, api_key: int, version: int, **values: Any) -> Each:
         """Send the request to both and compare the answers."""
         answers = await self.unchecked(api_key, version, **values)
+        self.compare(api_key, version, answers)
+        return answers
+
+    def compare(self, api_key: int, version: int, answers: Each) -> None:
         name = f"{self.scenario}: {API_TABLE[api_key].name} v{version}"
         kafka, tidelog = (self._named(flat(answer)) for answer in (answers.kafka, answers.tidelog))
         self.found += [f"{name} {line}" for line in compared(name, kafka, tidelog)]
-        return answers
 
     async def unchecked(self, api_key: int, version: int, **values: Any) -> Each:
         """Send the request to both, where the answers are only a step to something else."""
         kafka, tidelog = (request(api_key, version, values, to_kafka=to_kafka) for to_kafka in (True, False))
-        return Each(await self._kafka.ask(kafka), await self._tidelog.ask(tidelog))
+        return Each(*await asyncio.gather(self._kafka.ask(kafka), self._tidelog.ask(tidelog)))
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[Pair]:
+        """Two further connections, whose differences count here."""
+        kafka, tidelog = await self._kafka.another(), await self._tidelog.another()
+        other = Pair(kafka, tidelog)
+        other.scenario, other.found, other._names = self.scenario, self.found, self._names
+        yield other
+        await kafka.aclose()
+        await tidelog.aclose()
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> Each:
         """Create the topic on both, and wait until its partitions serve. Returns its ids."""
@@ -58,11 +73,15 @@ class Pair:
             topics=[{"name": name, "partitions": asked}],
         )
         ids = Each(created.kafka.topics[0].topic_id, created.tidelog.topics[0].topic_id)
-        self._names |= {f"topic_id={ids.kafka}": f"topic_id={name}", f"topic_id={ids.tidelog}": f"topic_id={name}"}
+        self.name("topic_id", ids, name)
         return ids
 
+    def name(self, field: str, ids: Each, name: str) -> None:
+        """Elements of arrays whose `field` is one of `ids` are the same."""
+        self._names |= {f"{field}={each}": f"{field}={name}" for each in (ids.kafka, ids.tidelog)}
+
     def _named(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`fields` with the names of topics in their paths instead of the ids, which differ."""
+        """`fields` with names in their paths instead of ids, which differ."""
         return {
             reduce(lambda path, each: path.replace(*each), self._names.items(), path): fields[path] for path in fields
         }
@@ -72,6 +91,14 @@ class Pair:
         asked = [{"group_id": group, "topics": None}]
         await self._until(10, 4, lambda answer: answer.coordinators[0].error_code == 0, coordinator_keys=[group])
         await self._until(OFFSET_FETCH, 9, lambda answer: answer.groups[0].error_code == 0, groups=asked)
+
+    async def producer_ids_ready(self) -> None:
+        """Wait until Kafka has a block of producer ids."""
+        await self._until(22, 4, lambda answer: answer.error_code == 0, transactional_id=None)
+
+    async def rebalances(self, **member: Any) -> None:
+        """Wait until the group of `member`, the fields of a heartbeat, has begun to rebalance on both."""
+        await self._until(12, 4, lambda answer: answer.error_code is ErrorCode.rebalance_in_progress, **member)
 
     async def _until(self, api_key: int, version: int, serves: Callable[[Any], bool], **values: Any) -> None:
         async with asyncio.timeout(WAIT_S):

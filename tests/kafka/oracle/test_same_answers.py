@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from tests.kafka.oracle import admin_scenarios, config_scenarios, group_scenarios, record_scenarios, topic_scenarios
+from tests.kafka.oracle import (
+    admin_scenarios,
+    config_scenarios,
+    group_scenarios,
+    position_scenarios,
+    rebalance_scenarios,
+    record_scenarios,
+    topic_scenarios,
+)
 from tests.kafka.oracle.pair import Pair
 from tests.kafka.oracle.scenarios import SCENARIOS, Scenario
 
-LISTED = (admin_scenarios, config_scenarios, group_scenarios, record_scenarios, topic_scenarios)
+LISTED = (
+    admin_scenarios,
+    config_scenarios,
+    group_scenarios,
+    position_scenarios,
+    rebalance_scenarios,
+    record_scenarios,
+    topic_scenarios,
+)
 """The modules whose scenarios run here: to import one is to list its scenarios."""
 
 

@@ -40,4 +40,6 @@ class DeleteRecordsApi(ImmediateApi):
             start = await self._broker.delete_records(context, topic, asked.partition_index, asked.offset)
         except TidelogError as error:
             code = error_code(error, Family.READ)
+            if code is ErrorCode.invalid_request:  # an offset below -1
+                code = ErrorCode.offset_out_of_range
         return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=start, error_code=code)
