@@ -10,7 +10,7 @@ from kio.index import load_request_schema
 from tests.kafka.kio_client import KioClient
 
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
-PRODUCE_VERSIONS, FETCH_VERSIONS, LIST_OFFSETS_VERSIONS = range(3, 12), range(4, 13), range(1, 8)
+PRODUCE_VERSIONS, FETCH_VERSIONS, LIST_OFFSETS_VERSIONS = range(3, 12), range(4, 13), range(1, 11)
 
 
 def built(schema: Any, **values: Any) -> Any:

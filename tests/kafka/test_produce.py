@@ -7,6 +7,7 @@ import asyncio
 import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.anybody import ANYBODY
 from tests.kafka.conftest import KafkaServed
 from tests.kafka.kio_client import KioClient
 from tests.kafka.records_client import PRODUCE_VERSIONS, produce, produce_request
@@ -38,6 +39,13 @@ async def test_every_version_appends_and_tells_the_offset(client: KioClient, ver
     then = await produce(client, "events", sent_values(b"c"), version=version)
     assert (first.error_code, first.base_offset, then.base_offset) == (ErrorCode.none, 0, 2)
     assert first.log_append_time_ms in {None, -1} if hasattr(first, "log_append_time_ms") else True
+    assert getattr(then, "log_start_offset", 0) == 0
+
+
+async def test_an_answer_tells_where_the_log_begins(client: KioClient, served: KafkaServed) -> None:
+    await produce(client, "events", sent_values(b"a", b"b"))
+    await served.broker.delete_records(ANYBODY, "events", 0, 1)
+    assert (await produce(client, "events", sent_values(b"c"))).log_start_offset == 1
 
 
 async def test_records_are_those_that_other_readers_get_byte_for_byte(client: KioClient, served: KafkaServed) -> None:

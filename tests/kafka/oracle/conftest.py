@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 
 import pytest
 from benchmarks.kafka import KafkaBroker
@@ -35,8 +34,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def settings(kafka: KafkaBroker) -> Settings:
-    """As Kafka is set here. Tidelog starts after Kafka: a broker alone is quick."""
-    return replace(SETTINGS, group_initial_rebalance_delay_ms=0)
+    """Tidelog starts after Kafka: a broker alone is quick."""
+    return SETTINGS
 
 
 @pytest.fixture

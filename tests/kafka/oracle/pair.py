@@ -13,7 +13,7 @@ from tests.kafka.kio_client import KioClient
 from tests.kafka.oracle.differences import DIFFERENCES
 from tests.kafka.oracle.messages import Each, flat, request
 
-from tidelog.services.kafka.protocol.api_table import API_TABLE, CREATE_TOPICS
+from tidelog.services.kafka.protocol.api_table import API_TABLE, CREATE_TOPICS, METADATA
 
 LIST_OFFSETS, OFFSET_FETCH = 2, 9
 WAIT_S = 30.0
@@ -63,7 +63,7 @@ class Pair:
             "replication_factor": 1,
             "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
         }
-        created = await self.unchecked(CREATE_TOPICS, 7, topics=[wanted], timeout=10_000)
+        await self.unchecked(CREATE_TOPICS, 7, topics=[wanted], timeout=10_000)
         asked = [{"partition_index": number, "timestamp": -1} for number in range(partitions)]
         await self._until(
             LIST_OFFSETS,
@@ -72,7 +72,8 @@ class Pair:
             replica_id=-1,
             topics=[{"name": name, "partitions": asked}],
         )
-        ids = Each(created.kafka.topics[0].topic_id, created.tidelog.topics[0].topic_id)
+        found = await self.unchecked(METADATA, 12, topics=[{"name": name, "topic_id": None}])
+        ids = Each(found.kafka.topics[0].topic_id, found.tidelog.topics[0].topic_id)
         self.name("topic_id", ids, name)
         return ids
 

@@ -88,7 +88,8 @@ class Appended:
     """Where records of a request are. `base_offset` is None for `Acks.NONE`. `timestamp_ms`: the append time with
     LogAppendTime, otherwise the largest timestamp of the batch. `duplicate`: the batch was already in the log. `rows`:
     the indexes of these records in the request, in order; None: all of them. `error`: why these records are not stored,
-    or not known to be (`ProduceOptions.tell_each`); then there is no `base_offset`."""
+    or not known to be (`ProduceOptions.tell_each`); then there is no `base_offset`. `log_start_offset`: where the
+    partition begins, -1 if this broker does not lead it."""
 
     partition: int
     base_offset: int | None
@@ -97,6 +98,7 @@ class Appended:
     duplicate: bool = False
     rows: npt.NDArray[np.int64] | None = field(default=None, compare=False)
     error: TidelogError | None = None
+    log_start_offset: int = field(default=-1, compare=False)
 
 
 class Appending(Protocol):

@@ -70,7 +70,9 @@ class Outcomes:
             timestamp_ms = await self._reader.latest_timestamp_ms(
                 target.leader.partitions, target.state, batch.base_offset, batch.count
             )
-        return Appended(target.share.partition, batch.base_offset, batch.count, timestamp_ms, duplicate=True)
+        start = target.state.log_start_offset
+        offset, count = batch.base_offset, batch.count
+        return Appended(target.share.partition, offset, count, timestamp_ms, duplicate=True, log_start_offset=start)
 
     async def refuse(self, refused: Refused, until_s: float) -> Appended:
         """Raises the conflict, once it is certain; or why it is not."""
@@ -127,9 +129,10 @@ def _is_committed(outcome: Outcome) -> bool:
 
 
 def _appended(placed: Placed, acks: Acks) -> Appended:
-    share, append = placed.target.share, placed.append
+    share, append, start = placed.target.share, placed.append, placed.target.state.log_start_offset
     base_offset = None if acks is Acks.NONE else append.base_offset
-    return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max, rows=share.rows)
+    time_ms = share.timestamp_ms_max
+    return Appended(share.partition, base_offset, append.count, time_ms, rows=share.rows, log_start_offset=start)
 
 
 def _not_acknowledged(placed: Placed) -> Appended:

@@ -84,7 +84,13 @@ class ProduceApi:
             return ProducedPart(part.topic, part.partition, code, str(appended.error))
         time_ms = appended.timestamp_ms if self._sets_times(call, part.topic) else NOTHING
         offset = NOTHING if appended.base_offset is None else appended.base_offset
-        return ProducedPart(part.topic, part.partition, base_offset=offset, append_time_ms=time_ms)
+        return ProducedPart(
+            part.topic,
+            part.partition,
+            base_offset=offset,
+            append_time_ms=time_ms,
+            log_start_offset=appended.log_start_offset,
+        )
 
     def _sets_times(self, call: Call, topic: str) -> bool:
         try:
