@@ -6,9 +6,9 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, values_of
-from tests.broker.fast_clock import FastClock
 from tests.components.minio_admin import MinioAdmin, policy_of
 from tests.components.s3_endpoint import S3Bucket
+from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
@@ -32,9 +32,10 @@ class RefusingStore(MemoryObjectStore):
         return await super().create(key, data)
 
 
+@virtually
 async def test_a_passing_refusal_delays_a_produce_and_nothing_else() -> None:
     store = RefusingStore()
-    async with running_broker(store, clock=FastClock(20), shards=1) as broker:
+    async with running_broker(store, clock=LoopClock(), shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         store.error = Denied("403 ExpiredToken")
@@ -117,9 +118,10 @@ async def test_while_commits_are_refused_nothing_is_acknowledged_before_its_comm
 @pytest.mark.parametrize(
     "error", [Corrupt("wal/0000/x", "torn"), RuntimeError("a defect")], ids=lambda error: type(error).__name__
 )
+@virtually
 async def test_a_broker_alone_leads_again_by_itself_when_the_cause_is_over(error: Exception) -> None:
     store = RefusingStore()
-    async with running_broker(store, clock=FastClock(50), shards=1) as broker:
+    async with running_broker(store, clock=LoopClock(), shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
         store.error = error
@@ -137,9 +139,10 @@ async def test_a_broker_alone_leads_again_by_itself_when_the_cause_is_over(error
         assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
 
 
+@virtually
 async def test_a_broker_alone_that_stops_gives_up_leading_again() -> None:
     store = RefusingStore()
-    async with running_broker(store, clock=FastClock(50), shards=1) as broker:
+    async with running_broker(store, clock=LoopClock(), shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         store.error = RuntimeError("a defect")
