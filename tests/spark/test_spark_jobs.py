@@ -6,17 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.job_runs import opened
 from tests.spark.serving import ARCHIVES, Serving, records, serving
 
-from tidelog.spark_connector.jobs.catalog import JOBS
-from tidelog.spark_connector.jobs.job import Job
 from tidelog.spark_connector.jobs.job_progress import task_counts
 from tidelog.spark_connector.jobs.verify import SEGMENTS_PER_TASK_MAX, TASK_BYTES, tasks_of
 from tidelog.spark_connector.native_read import read
@@ -34,13 +32,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         broker.wait_until_archived("orders")
         broker.produce("orders", 1, records(1, 0, 20))
         yield broker
-
-
-def opened(spark: SparkSession, name: str, arguments: Sequence[str]) -> Job:
-    kind = next(kind for kind in JOBS if kind.name == name)
-    parser = ArgumentParser()
-    kind.add_options(parser)
-    return kind.open(spark, parser.parse_args(list(arguments)))
 
 
 def test_an_export_holds_each_record_of_its_plan_once(spark: SparkSession, shop: Serving, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _PROGRAMS = "tidelog.spark_connector"
 
 
 def run(context: typer.Context) -> None:
-    """Run a job on Spark: export and others. `tidelog spark run --help` lists them.
+    """Run a job on Spark: backfill, compact, export, repartition, transform or verify.
 
     [dim]tidelog spark run export --topic web --to /data/web --dry-run[/dim]
     """

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.spark_connector.jobs.job import Facts
+from tidelog.spark_connector.jobs.named_values import named_values
 from tidelog.spark_connector.option_text import DEFAULT_BROKER
 from tidelog.spark_connector.options import parse_options
 from tidelog.spark_connector.snapshot import TopicSnapshot, take_snapshot
-from tidelog.storage.errors import Invalid
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def add_read_options(parser: ArgumentParser) -> None:
 def read_options(given: Namespace) -> dict[str, str]:
     """The options of a read. Raises `Invalid`."""
     topics = {"subscribe": given.topic} if given.topic else {"subscribePattern": given.topic_pattern}
-    return {"broker": given.broker, **topics, **_named(given.option)}
+    return {"broker": given.broker, **topics, **named_values("option", given.option)}
 
 
 def ranges_now(options: Mapping[str, str]) -> TopicRanges:
@@ -67,16 +67,6 @@ def ranges_now(options: Mapping[str, str]) -> TopicRanges:
     }
     each = [one for topic in found for one in topic.ranges]
     return TopicRanges(fixed, len(found), len(each), sum(one.end - one.start for one in each))
-
-
-def _named(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise Invalid(f"--option {text!r}: give it as NAME=VALUE", field="option")
-        found[name] = value
-    return found
 
 
 def _offsets(topic: TopicSnapshot, *, end: bool) -> dict[str, int]:
