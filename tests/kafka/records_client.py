@@ -87,5 +87,6 @@ async def list_offsets(client: KioClient, topic: str, time_ms: int, version: int
     schemas = schemas_of(LIST_OFFSETS, version)
     part = schemas.ListOffsetsPartition(partition_index=0, timestamp=time_ms)
     asked = schemas.ListOffsetsTopic(name=topic, partitions=(part,))
-    answer = await client.ask(built(schemas.ListOffsetsRequest, replica_id=-1, isolation_level=0, topics=(asked,)))
+    others = {"replica_id": -1, "isolation_level": 0, "timeout": timedelta(seconds=10)}
+    answer = await client.ask(built(schemas.ListOffsetsRequest, topics=(asked,), **others))
     return answer.topics[0].partitions[0]
