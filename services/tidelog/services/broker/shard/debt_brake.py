@@ -96,12 +96,14 @@ class DebtBrake:
     def _causes(self, shards: Collection[int]) -> Sequence[tuple[float, str]]:
         """How strongly, and why, produces to `shards` are slowed: the strongest cause first, none if they are not."""
         debt_bytes = self._debt_bytes()
-        found = [(pressure(debt_bytes, self._bytes_max), self._facts(debt_bytes))]
+        found = []
+        if (share := pressure(debt_bytes, self._bytes_max)) > 0:
+            found.append((share, self._facts(debt_bytes)))
         for shard, log in self._held_logs().items():
-            if shard in shards:
+            if shard in shards and (share := pressure(log.bytes, self._bytes_max)) > 0:
                 text = f"shard {shard}: {self._facts(log.bytes)} and cannot be until this is repaired: {log.fault}"
-                found.append((pressure(log.bytes, self._bytes_max), text))
-        return sorted((cause for cause in found if cause[0] > 0), reverse=True)
+                found.append((share, text))
+        return sorted(found, reverse=True)
 
     def _facts(self, unarchived_bytes: int) -> str:
         return (
