@@ -10,15 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 import pyarrow as pa
-from tests.http.conftest import SETTINGS
-from tests.http.running_server import RunningServer
 
-from tidelog.services.settings.settings import Settings
 from tidelog.spark_connector.broker_connection import BrokerConnection, Buffer
 from tidelog.spark_connector.committed_batch import StagedPart
 from tidelog.spark_connector.sink_commit import SinkCommit
@@ -27,6 +25,9 @@ from tidelog.spark_connector.staged_rows import StagedRows
 from tidelog.spark_connector.staging_area import StagingArea
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+
+if TYPE_CHECKING:
+    from tidelog.services.settings.settings import Settings
 
 TASKS = 6
 """More than the batches of a producer that a leader remembers. Each partition gets a part of each task."""
@@ -91,25 +92,16 @@ class CountedConnection(BrokerConnection):
         self._calls.run(lambda: super(CountedConnection, self).delete(path))
 
 
-class SinkWorld:
-    """A broker, and jobs of `tasks` tasks that write to it."""
+@dataclass
+class BatchTarget:
+    """A broker, and how many tasks stage a batch for it."""
 
-    def __init__(self, store: ObjectStore | None = None, tasks: int = TASKS, settings: Settings = SETTINGS) -> None:
-        self.tasks = tasks
-        self._server = RunningServer(replace(settings, connections_max=200), store)
+    url: str
+    tasks: int
 
-    def __enter__(self) -> SinkWorld:
-        self._server.__enter__()
-        self.http = httpx.Client(base_url=self._server.url, timeout=30, trust_env=False)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.http.close()
-        self._server.__exit__(kind, error, at)
-
-    @property
-    def url(self) -> str:
-        return self._server.url
+    @cached_property
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30, trust_env=False)
 
     def create_topic(self, name: str, partitions: int = PARTITIONS, **configs: object) -> None:
         body = {"name": name, "partitions": partitions, "configs": configs}
@@ -120,8 +112,35 @@ class SinkWorld:
         return [f"{each['batch']}/{each['name']}" for each in found]
 
     def values(self, topic: str, partition: int) -> list[str]:
-        answer = self.http.get(f"/v1/topics/{topic}/partitions/{partition}/records", params={"max_records": 10_000})
-        return [record["value"] for record in answer.json()["records"]]
+        """All values of the partition."""
+        found: list[str] = []
+        position, end = 0, 1
+        while position < end:
+            path, query = f"/v1/topics/{topic}/partitions/{partition}/records", {"offset": position}
+            answer = self.http.get(path, params=query).json()
+            found += [record["value"] for record in answer["records"]]
+            position, end = answer["next_offset"], answer["high_watermark"]
+        return found
+
+
+class SinkWorld(BatchTarget):
+    """A broker in this process."""
+
+    def __init__(self, store: ObjectStore | None = None, tasks: int = TASKS, settings: Settings | None = None) -> None:
+        from tests.http.conftest import SETTINGS  # here, because a process of `sink_process` starts faster without
+        from tests.http.running_server import RunningServer
+
+        self._server = RunningServer(replace(settings or SETTINGS, connections_max=200), store)
+        self._tasks = tasks
+
+    def __enter__(self) -> SinkWorld:
+        self._server.__enter__()
+        super().__init__(self._server.url, self._tasks)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.http.close()
+        self._server.__exit__(kind, error, at)
 
 
 def rows(batch: int, attempt: str, task: int, count: int = ROWS) -> pa.RecordBatch:
@@ -131,7 +150,7 @@ def rows(batch: int, attempt: str, task: int, count: int = ROWS) -> pa.RecordBat
     return pa.record_batch({"value": pa.array(values), "partition": pa.array(partitions, pa.int32())})
 
 
-def stage(world: SinkWorld, sink: str, batch: int, attempt: str, topic: str) -> list[StagedPart]:
+def stage(world: BatchTarget, sink: str, batch: int, attempt: str, topic: str) -> list[StagedPart]:
     """Stage the rows of all tasks of an attempt."""
     parts: list[StagedPart] = []
     with BrokerConnection(world.url) as connection:
@@ -144,7 +163,7 @@ def stage(world: SinkWorld, sink: str, batch: int, attempt: str, topic: str) -> 
 
 
 def commit(
-    world: SinkWorld, sink: str, batch: int, parts: Sequence[StagedPart], calls: Calls | None = None, first: int = 0
+    world: BatchTarget, sink: str, batch: int, parts: Sequence[StagedPart], calls: Calls | None = None, first: int = 0
 ) -> None:
     """Commit as one process, which ends as `calls` says."""
     counted = calls or Calls()
@@ -156,12 +175,12 @@ def commit(
         SinkCommit(connect, StagingArea(sink, connection), Runtime(), first).commit(batch, parts)
 
 
-def attempt(world: SinkWorld, sink: str, batch: int, name: str, topic: str, calls: Calls | None = None) -> None:
+def attempt(world: BatchTarget, sink: str, batch: int, name: str, topic: str, calls: Calls | None = None) -> None:
     """Stage and commit a batch, as Spark does after each start."""
     commit(world, sink, batch, stage(world, sink, batch, name, topic), calls)
 
 
-def check_once(world: SinkWorld, topic: str, batches: int) -> dict[int, str]:
+def check_once(world: BatchTarget, topic: str, batches: int) -> dict[int, str]:
     """Each batch is in `topic` once and in order, with the rows of one attempt. Returns the attempts."""
     chosen: dict[int, str] = {}
     for partition in range(PARTITIONS):
