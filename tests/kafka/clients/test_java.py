@@ -55,6 +55,8 @@ async def test_the_whole_circle(served: KafkaServed, classpath: str, tmp_path: P
     for protocol in ("classic", "consumer"):
         members = {"alone": 6, "both": [3, 3], "again": 6, "read": SENT, "committed": SENT}
         assert seen[protocol] == members, protocol
+    refused = {call: outcome for call, outcome in seen["user interface"].items() if outcome != "ok"}
+    assert refused == {"acls": "SecurityDisabledException"}, "as Kafka answers that has no authorizer"
     assert seen["groups"] == {
         "listed": {"by-classic": "Classic", "by-consumer": "Consumer"},
         "states": ["Empty", "Empty"],

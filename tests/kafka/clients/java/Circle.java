@@ -29,6 +29,7 @@ public final class Circle {
             for (String protocol : new String[] {"classic", "consumer"}) {
                 seen.put(protocol, new GroupMembers(bootstrap, protocol).run());
             }
+            seen.put("user interface", new UserInterface(admin).pages());
             seen.put("transactions", records.transactions());
             seen.put("warnings", java.util.List.copyOf(StaticLoggerBinder.WARNINGS));
             seen.put("groups", administration.groups());
