@@ -118,6 +118,12 @@ async def test_without_room_for_a_row_group_nothing_is_read_ahead(bucket: Bucket
             assert there.gets() == 2 + page
 
 
+async def test_partitions_that_are_replayed_together_take_pieces_only_if_each_has_room(bucket: Bucket) -> None:
+    for bytes_max, most in ((24 * MIB, 2), (64 * MIB, 3), (8 * MIB, 0)):
+        pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), bytes_max)
+        assert [readers for readers in range(1, 9) if pieces.keeps_pieces(readers)] == list(range(1, most + 1))
+
+
 async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
     pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), PIECES_BYTES)
     for offset in range(0, RECORDS, 1_700):

@@ -41,7 +41,8 @@ class FetchLimits:
     without a proof that the broker still leads the shard, so the end may be outdated. `stored`: cold records may come
     as stored row groups, which the caller decodes; the
     first one may have `first_bytes`, if that is more than `max_bytes`. `sent`: recent records may come as their
-    producers sent them (`SentBatch`), whose bytes are limited then."""
+    producers sent them (`SentBatch`), whose bytes are limited then. `readers`: how many partitions the fetch reads at
+    the same time."""
 
     max_records: int
     max_bytes: int
@@ -50,6 +51,7 @@ class FetchLimits:
     stored: bool = False
     first_bytes: int = 0
     sent: bool = False
+    readers: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class PartitionReader:
     ) -> tuple[Sequence[pa.RecordBatch], int]:
         """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, none at the end, and the next offset to read."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
-        replayed = self._segments.keeps_row_groups and (state.topic_partition, offset) in self._fetch_ends
+        replayed = self._segments.keeps_pieces(limits.readers) and (state.topic_partition, offset) in self._fetch_ends
         try:
             while not budget.spent and offset < state.high_watermark:
                 state.check_readable(offset)

@@ -99,10 +99,10 @@ class SegmentPieces:
     def held_bytes(self) -> int:
         return int(self._pieces.currsize)
 
-    @property
-    def keeps_row_groups(self) -> bool:
-        """Whether a decoded row group fits; otherwise reading ahead is useless."""
-        return self._bytes_max >= ROW_GROUP_BYTES_MIN
+    def keeps_pieces(self, readers: int = 1) -> bool:
+        """Whether a piece fits for each of the `readers` partitions that one fetch replays. Otherwise each displaces
+        the others', and a whole row group is decoded again for each fetch."""
+        return readers * max(ROW_GROUP_BYTES_MIN, self.piece_bytes) <= self._bytes_max
 
     @property
     def piece_bytes(self) -> int:

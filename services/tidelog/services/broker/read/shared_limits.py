@@ -56,6 +56,7 @@ class SharedLimits:
             stored=self.stored,
             first_bytes=min(part.max_bytes, self.bytes_left, share_bytes * FIRST_GROUP_SHARES),
             sent=self._sent,
+            readers=readers,
         )
 
     def take(self, answer: FetchedPart) -> FetchedPart:
