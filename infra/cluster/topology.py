@@ -95,7 +95,7 @@ Addresses = Mapping[str, Address]
 
 Route = Callable[[str, str], str]
 """``route(viewer, target)``: the ``host:port`` at which `viewer` reaches `target`; the viewer ``peers`` means the other
-brokers. Tests insert their proxies here."""
+brokers, and ``clients`` clients of Kafka. Tests insert their proxies here."""
 
 
 def address_names(shape: Shape) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def _broker(
         "TIDELOG_HOST": address.listen_host,
         "TIDELOG_PORT": str(address.port),
         "TIDELOG_LISTENERS": f"PLAINTEXT://{kafka.listened}",
-        "TIDELOG_ADVERTISED_LISTENERS": f"PLAINTEXT://{kafka.reached}",
+        "TIDELOG_ADVERTISED_LISTENERS": f"PLAINTEXT://{route('clients', kafka_name(name))}",
         "TIDELOG_LOG_FORMAT": "json",
     }
     if shape.minio:

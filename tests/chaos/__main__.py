@@ -57,7 +57,8 @@ def _sabotaged(sabotage: Sabotage, folder: Path, seed: int, shape: Shape) -> int
     """Return 0 if the judge found the mistake."""
     outcome = sabotage.run(folder, seed=seed, shape=shape, told=_tell)
     found = sabotage.found(outcome)
-    print(found or f"NOT FOUND: {sabotage.rule.name}\n{outcome.summary()}")
+    wanted = ", ".join(rule.name for rule in sabotage.rules)
+    print(found or f"NOT FOUND: {wanted}\n{outcome.summary()}")
     return 0 if found else 1
 
 

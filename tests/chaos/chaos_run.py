@@ -127,7 +127,7 @@ class ChaosRun:
         self._folder.mkdir(parents=True, exist_ok=True)
         began_at = time.monotonic()
         with open_world(self._folder, self._shape, self._settings) as world:
-            workload = Workload(self._seed, world.client_urls, PARTITIONS)
+            workload = Workload(self._seed, world.client_urls, PARTITIONS, kafka=world.kafka_addresses)
             with LoadProcess(workload, self._folder) as load:
                 self._await_appends(load, began_at)
                 self._windows.append(FaultWindow("start of the cluster", began_at, time.monotonic()))

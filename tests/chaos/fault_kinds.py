@@ -24,7 +24,7 @@ from tests.chaos.faults import (
     touched,
 )
 from tests.chaos.network import Condition
-from tests.chaos.world import CLIENTS, GRACE_S, LEASE_S, PEERS, STORE, link
+from tests.chaos.world import GRACE_S, LEASE_S, PEERS, STORE, client_links, link
 
 CLOCK_STEP_S_MAX = 600.0
 OVERLAPPING_S_MAX = 30.0
@@ -60,6 +60,10 @@ class Drawn:
     def store_links(self) -> Sequence[str]:
         return [link(broker, STORE) for broker in self.some_brokers()]
 
+    def client_links(self) -> Sequence[str]:
+        """Those of all clients of one broker."""
+        return client_links(self.broker())
+
     def etcd_links(self, brokers: Sequence[str]) -> Sequence[str]:
         return [link(broker, etcd) for broker in brokers for etcd in self.shape.etcd_names]
 
@@ -91,10 +95,8 @@ ALONE: Mapping[str, Kind] = {
     "store slow": lambda drawn: Disturb(
         drawn.store_links(), Condition.OPEN, drawn.seconds(3, 8), drawn.between(0.05, 0.4)
     ),
-    "clients cut off": lambda drawn: Disturb([link(CLIENTS, drawn.broker())], Condition.SILENT, drawn.seconds(1, 8)),
-    "clients' answers lost": lambda drawn: Disturb(
-        [link(CLIENTS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)
-    ),
+    "clients cut off": lambda drawn: Disturb(drawn.client_links(), Condition.SILENT, drawn.seconds(1, 8)),
+    "clients' answers lost": lambda drawn: Disturb(drawn.client_links(), Condition.DEAF, drawn.seconds(1, 5)),
     "broker paused beyond the grace": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.05, 1.2) * GRACE_S),
     "store killed": lambda drawn: Kill((STORE,), drawn.seconds(0, 10)),
     "clock stepped": lambda drawn: ClockStep(

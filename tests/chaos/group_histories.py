@@ -91,6 +91,15 @@ GOOD_GROUPS: dict[str, History] = {
         committed("a", 6, at=4, epoch=1),
         began("final", 3, at=12),
     ),
+    "a commit without an answer comes in late, and the next member commits from there on": group_story(
+        given("a", 0, 6, at=1),
+        committed("a", 3, at=2, epoch=1, outcome=Outcome.UNKNOWN),
+        committed("a", 6, at=3, epoch=1),
+        began("b", 3, at=4),
+        given("b", 3, 4, at=5),
+        committed("b", 4, at=6, epoch=1),
+        began("final", 4, at=12),
+    ),
     "two members read the same records, and both commit": group_story(
         given("a", 0, 4, at=1),
         given("b", 0, 6, at=2, epoch=2),
@@ -187,6 +196,15 @@ BAD_GROUPS: dict[str, tuple[Rule, History]] = {
             committed("a", 6, at=3, epoch=1),
             wiped(22),
             began("b", 3, at=25),
+        ),
+    ),
+    "an older offset is committed after a newer one": (
+        Rule.COMMIT_WENT_BACK,
+        group_story(
+            given("a", 0, 6, at=1),
+            committed("a", 6, at=2, epoch=1),
+            committed("b", 4, at=3, epoch=1),
+            began("final", 4, at=12),
         ),
     ),
     "a record is skipped": (

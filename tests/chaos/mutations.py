@@ -1,13 +1,15 @@
 """Wrong brokers, each with one mistake. A chaos run must find every one of them (`sabotage.py`).
 
-A mutation replaces one method in the process of a broker. `broker_start/sitecustomize.py` applies the one that the
+A mutation replaces one method in the process of a broker. `broker_start/sitecustomize.py` applies those that the
 environment variable `MUTATION` names. The product does not know them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+from tests.chaos.mutation_names import AND
 
 from tidelog.coordinator.groups.bucket_group_store import BucketGroupStore
 from tidelog.coordinator.groups.consumer_member import ConsumerMember
@@ -16,15 +18,19 @@ from tidelog.coordinator.groups.group_store import GroupStore
 from tidelog.coordinator.groups.member_roster import MemberRoster
 from tidelog.coordinator.groups.stored import is_offset
 from tidelog.services.broker.api.fetch import FetchedPart
+from tidelog.services.broker.api.produce import PartDraft
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.read.partition_reader import PartitionReader, Partitions
 from tidelog.services.broker.read.read_budget import ReadBudget
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.consuming.member_poll import MemberPoll, PolledRecords
 from tidelog.services.consuming.member_polls import MemberPolls
+from tidelog.services.kafka.apis import fetch, fetched_batches
+from tidelog.services.kafka.apis.produce import ProduceApi
+from tidelog.services.kafka.apis.produced_batches import RefusedPart
+from tidelog.services.kafka.protocol.fetch_messages import KafkaPart
+from tidelog.services.kafka.protocol.produce_messages import ProducePart
 from tidelog.storage.layout import TopicPartition
-
-MUTATION = "CHAOS_MUTATION"
 
 
 def _accept_commits_of_old_epochs() -> None:
@@ -91,10 +97,46 @@ def _skip_a_batch_after_takeover() -> None:
     PartitionReader._read_span = skipping  # type: ignore[method-assign]
 
 
+def _leave_out_records_for_kafka() -> None:
+    """A Fetch of a client of Kafka leaves out the last record that it read, or batches that it could serve as they were
+    sent, and goes on behind them."""
+    encode = fetched_batches.encoded_parts
+
+    def encoded(fetched: Sequence[FetchedPart], epochs: Sequence[int]) -> Sequence[KafkaPart]:
+        return encode([_without_sent(_without_last_record(part)) for part in fetched], epochs)
+
+    fetch.encoded_parts = encoded  # type: ignore[attr-defined]
+
+
+def _without_sent(part: FetchedPart) -> FetchedPart:
+    return part if part.fetched is None else replace(part, fetched=replace(part.fetched, sent=()))
+
+
+def _forget_sequences_of_kafka() -> None:
+    """The records of an idempotent producer of Kafka are appended without their sequence."""
+    drafts = ProduceApi._drafts
+
+    async def without_sequence(
+        self: ProduceApi, parts: Sequence[ProducePart], size: int
+    ) -> Sequence[PartDraft | RefusedPart]:
+        made = await drafts(self, parts, size)
+        return [replace(draft, producer=None) if isinstance(draft, PartDraft) else draft for draft in made]
+
+    ProduceApi._drafts = without_sequence  # type: ignore[method-assign]
+
+
+def mutate(names: str) -> None:
+    """Apply the mutations of these names."""
+    for name in names.split(AND):
+        MUTATIONS[name]()
+
+
 MUTATIONS: Mapping[str, Callable[[], None]] = {
     "accepts commits of old epochs": _accept_commits_of_old_epochs,
     "assigns before revoke is confirmed": _assign_before_revoke_is_confirmed,
     "forgets offsets at takeover": _forget_offsets_at_takeover,
     "commits past what was read": _commit_past_what_was_read,
     "skips a batch after takeover": _skip_a_batch_after_takeover,
+    "leaves out records for Kafka": _leave_out_records_for_kafka,
+    "forgets sequences of Kafka": _forget_sequences_of_kafka,
 }

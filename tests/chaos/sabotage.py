@@ -20,12 +20,14 @@ from botocore.config import Config
 from infra.cluster.topology import BUCKET, CLUSTER_NAME, REGION, Shape
 from tests.chaos.chaos_run import ChaosRun, Outcome
 from tests.chaos.checker.violation import Rule
-from tests.chaos.faults import Calm, Fault, Kill
+from tests.chaos.faults import Calm, Disturb, Fault, Kill
 from tests.chaos.load.group_members import LATE_COMMIT
+from tests.chaos.load.kafka_members import KAFKA_READS
 from tests.chaos.load_process import LoadStatus
-from tests.chaos.mutations import MUTATION
+from tests.chaos.mutation_names import AND, MUTATION
+from tests.chaos.network import Condition
 from tests.chaos.schedule import Planned
-from tests.chaos.world import LEASE_S, World
+from tests.chaos.world import LEASE_S, World, client_links
 
 BROKER = "broker-1"
 ENTRY = re.compile(r"/wal/\d+/\d+\.parquet$")
@@ -56,11 +58,11 @@ class ForgottenEntries:
 
 @dataclass(frozen=True)
 class Sabotage:
-    """`rule`: what the judge must find broken. `faults` bring the mistake to light in a cluster of some shape, each
-    after some seconds of work, and after so many operations as `chances` wants, which the load counts. `settings`:
-    environment variables of the brokers."""
+    """`rules`: what the judge must find broken, each of them. `faults` bring the mistake to light in a cluster of some
+    shape, each after some seconds of work, and after so many operations as `chances` wants, which the load counts.
+    `settings`: environment variables of the brokers."""
 
-    rule: Rule
+    rules: Sequence[Rule]
     faults: Callable[[Shape], Sequence[Fault]]
     settings: Mapping[str, str] = field(default_factory=dict)
     calm_s: float = 3.0
@@ -75,15 +77,21 @@ class Sabotage:
         return all(status.counts.get(operation, 0) >= count for operation, count in self.chances.items())
 
     def found(self, outcome: Outcome) -> str:
-        """A sentence with the first violation of the rule; empty if the judge found none."""
-        first = next((each for each in outcome.verdict.violations if each.rule is self.rule), None)
-        return f"found {outcome.verdict.broken[self.rule]} times: {first}" if first else ""
+        """The first violation of each rule; empty if the judge has not found all of them broken."""
+        broken, violations = outcome.verdict.broken, outcome.verdict.violations
+        first = [next((each for each in violations if each.rule is rule), None) for rule in self.rules]
+        told = [f"found {broken[each.rule]} times: {each}" for each in first if each is not None]
+        return "\n".join(told) if len(told) == len(self.rules) else ""
 
 
 def _broken(
-    mutation: str, rule: Rule, faults: Callable[[Shape], Sequence[Fault]], chances: Mapping[str, int] | None = None
+    faults: Callable[[Shape], Sequence[Fault]],
+    rules: Mapping[str, Rule],
+    chances: Mapping[str, int] | None = None,
 ) -> Mapping[str, Sabotage]:
-    return {mutation: Sabotage(rule, faults, {MUTATION: mutation}, chances=chances or {})}
+    """`rules`: the rule that each mutation breaks."""
+    name = AND.join(rules)
+    return {name: Sabotage(tuple(rules.values()), faults, {MUTATION: name}, chances=chances or {})}
 
 
 def _takeovers(shape: Shape) -> Sequence[Fault]:
@@ -93,19 +101,28 @@ def _takeovers(shape: Shape) -> Sequence[Fault]:
     return [Kill(killed, duration_s) for killed in (names[:-1] or names, names[-1:])]
 
 
+def _answers_lost(shape: Shape) -> Sequence[Fault]:
+    return [Disturb([name for broker in shape.broker_names for name in client_links(broker)], Condition.DEAF, 2.0)]
+
+
 def _calm(duration_s: float) -> Callable[[Shape], Sequence[Fault]]:
     return lambda _: [Calm(duration_s)]
 
 
 SABOTAGES: Mapping[str, Sabotage] = {
     "the bucket forgets": Sabotage(
-        Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
+        (Rule.LOST,), lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
     ),
-    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(3.0), {LATE_COMMIT: 1}),
-    **_broken("assigns before revoke is confirmed", Rule.TWO_OWNERS, _calm(15.0)),
-    **_broken("forgets offsets at takeover", Rule.COMMIT_LOST, _takeovers),
-    **_broken("commits past what was read", Rule.UNREAD, _calm(1.0)),
-    **_broken("skips a batch after takeover", Rule.SKIPPED, _takeovers),
+    **_broken(
+        _calm(3.0),
+        {"accepts commits of old epochs": Rule.STALE_COMMIT, "leaves out records for Kafka": Rule.SKIPPED},
+        {LATE_COMMIT: 1, KAFKA_READS: 20},
+    ),
+    **_broken(_answers_lost, {"forgets sequences of Kafka": Rule.DUPLICATED}),
+    **_broken(_calm(15.0), {"assigns before revoke is confirmed": Rule.TWO_OWNERS}),
+    **_broken(_takeovers, {"forgets offsets at takeover": Rule.COMMIT_LOST}),
+    **_broken(_calm(1.0), {"commits past what was read": Rule.UNREAD}),
+    **_broken(_takeovers, {"skips a batch after takeover": Rule.SKIPPED}),
 }
 
 

@@ -38,7 +38,7 @@ KINDS_OF_CLUSTER = (
     "peers cut off",
     "broker drained",
 )
-IN_THE_SUITE = ("the bucket forgets", "accepts commits of old epochs")
+IN_THE_SUITE = ("the bucket forgets", "accepts commits of old epochs and leaves out records for Kafka")
 SEED = int(os.environ.get("TIDELOG_TEST_CHAOS_SEED", random.randrange(1_000_000)))
 
 pytestmark = pytest.mark.timeout(600)

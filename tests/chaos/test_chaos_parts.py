@@ -65,7 +65,7 @@ def test_one_broker_is_given_no_fault_that_needs_more() -> None:
 
 
 def test_a_workload_crosses_to_another_process_as_it_is() -> None:
-    workload = Workload(7, ["http://127.0.0.1:1"], {"ordered": 2, "mixed": 1})
+    workload = Workload(7, ["http://127.0.0.1:1"], {"ordered": 2, "mixed": 1}, kafka="127.0.0.1:2")
     assert parse_workload(workload.text()) == workload
 
 

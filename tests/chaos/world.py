@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.cluster.local_cluster import LocalCluster
-from infra.cluster.topology import Shape
+from infra.cluster.topology import Shape, kafka_name
 from infra.loopback_ports import free_ports
 from tests.chaos.network import LinkPorts, Network
 from tests.chaos.stepped_clock import CLOCKS
@@ -21,6 +21,7 @@ SETTINGS: Mapping[str, str] = {
     "TIDELOG_FORWARD_TIMEOUT_MS": "5000",
     "TIDELOG_ARCHIVER_INTERVAL_MS": "5000",
     "TIDELOG_DELETE_GRACE_MS": "60000",
+    "TIDELOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "300",
 }
 """Times shorter than the defaults, so that a run of minutes sees segments, moving floors and deletions."""
 CLUSTER_SETTINGS: Mapping[str, str] = {"TIDELOG_LEASE_TTL_MS": "4000", "TIDELOG_REBALANCE_DELAY_MS": "2000"}
@@ -35,11 +36,16 @@ def link(viewer: str, target: str) -> str:
     return f"{viewer}>{target}"
 
 
+def client_links(broker: str) -> Sequence[str]:
+    """The links of a broker's clients: over HTTP, and over Kafka's protocol."""
+    return link(CLIENTS, broker), link(CLIENTS, kafka_name(broker))
+
+
 def links(shape: Shape) -> Iterator[str]:
     """Every link between processes that can be disturbed. Links between nodes of etcd are not included."""
     for broker in shape.broker_names:
         yield link(broker, STORE)
-        yield link(CLIENTS, broker)
+        yield from client_links(broker)
         if shape.etcd_nodes:
             yield link(PEERS, broker)
         for etcd in shape.etcd_names:
@@ -69,6 +75,12 @@ class World:
     def client_urls(self) -> list[str]:
         """The brokers, as clients reach them."""
         return [f"http://127.0.0.1:{self.ports[link(CLIENTS, name)]}" for name in self.shape.broker_names]
+
+    @property
+    def kafka_addresses(self) -> str:
+        """The brokers, as clients of Kafka reach them first."""
+        names = map(kafka_name, self.shape.broker_names)
+        return ",".join(f"127.0.0.1:{self.ports[link(CLIENTS, name)]}" for name in names)
 
 
 def clocks_folder(folder: Path) -> Path:

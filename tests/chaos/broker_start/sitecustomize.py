@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 
-from tests.chaos.mutations import MUTATION, MUTATIONS
+from tests.chaos.mutation_names import MUTATION
 from tests.chaos.stepped_clock import step_wall_clock
 
 step_wall_clock()
 if MUTATION in os.environ:
-    MUTATIONS[os.environ[MUTATION]]()
+    from tests.chaos.mutations import mutate
+
+    mutate(os.environ[MUTATION])

@@ -45,6 +45,8 @@ KINDS: Mapping[str, Callable[[History], int]] = {
     "appends with acks=0": _kept_by("fast-", Acks.NONE),
     "appends as Arrow": _kept_by("arrow"),
     "appends by the shipped producer": _kept_by("shipped-producer-"),
+    "appends by librdkafka": _kept_by("librdkafka-"),
+    "appends by aiokafka": _kept_by("aiokafka-"),
     "appends to a compacted topic": _kept_by("overwriter"),
     "appends to a topic whose records expire": _kept_by("expiring"),
     "appends to a topic that gets partitions": _kept_by("grower"),
@@ -52,6 +54,11 @@ KINDS: Mapping[str, Callable[[History], int]] = {
     "deletions of records": lambda history: sum(trim.outcome is Outcome.OK for trim in history.trims),
     "reads as Arrow": _reads("arrow-tail"),
     "reads by the shipped consumer": _reads("shipped-consumer"),
+    "reads by members of librdkafka": _reads("librdkafka-member-"),
+    "reads by members of aiokafka": _reads("aiokafka-member-"),
+    "commits by clients of Kafka": lambda history: sum(
+        each.outcome is Outcome.OK and "kafka-member-" in each.member for each in history.group_commits
+    ),
     "reads that follow": _reads("tail-"),
     "empty reads": _reads("", empty=True),
     "reads by event streams": _reads("stream-"),

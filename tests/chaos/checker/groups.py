@@ -77,6 +77,7 @@ def check_groups(history: History) -> Findings:
         of_place = commits[place]
         accepted = sorted((c for c in of_place if c.outcome is Outcome.OK), key=lambda commit: commit.start)
         yield from _check_epochs(place, accepted, eras)
+        yield from _check_forward(place, accepted, of_place, eras)
         yield from _check_polls(place, accepted, reads[place], eras)
         yield from _check_all_read(place, accepted, reads[place])
         yield from _check_starts(place, of_place, starts[place], eras)
@@ -127,6 +128,25 @@ def _check_epochs(place: _Place, accepted: Sequence[GroupCommit], eras: Eras) ->
             newest = each if newest is None or not eras.same(each, newest) or each.epoch > newest.epoch else newest
         if newest is not None and newest.epoch > commit.epoch and eras.same(newest, commit):
             yield Violation(Rule.STALE_COMMIT, f"{_told(commit)} on {place} was accepted after {_told(newest)}")
+        ended.append(commit)
+
+
+def _check_forward(
+    place: _Place, accepted: Sequence[GroupCommit], commits: Sequence[GroupCommit], eras: Eras
+) -> Findings:
+    """A member begins at the committed offset, so it cannot commit below it. A commit whose outcome is unknown may come
+    late, and a member may begin there."""
+    furthest: GroupCommit | None = None
+    ended: list[GroupCommit] = []
+    unknown = [commit for commit in commits if commit.outcome is Outcome.UNKNOWN]
+    for commit in accepted:
+        for each in [each for each in ended if each.end < commit.start]:
+            ended.remove(each)
+            ahead = furthest is not None and eras.same(each, furthest) and each.offset <= furthest.offset
+            furthest = furthest if ahead else each
+        late = any(each.offset <= commit.offset and each.start < commit.end for each in unknown)
+        if furthest is not None and commit.offset < furthest.offset and eras.same(furthest, commit) and not late:
+            yield Violation(Rule.COMMIT_WENT_BACK, f"{_told(commit)} on {place} was accepted after {_told(furthest)}")
         ended.append(commit)
 
 

@@ -36,6 +36,7 @@ class Rule(Enum):
     STALE_COMMIT = "a group refuses a commit from an older epoch than one that it knows for the member or the partition"
     STALE_READ = "nobody polls records in an older epoch after a newer one has committed"
     COMMIT_LOST = "a member begins where the group has last committed"
+    COMMIT_WENT_BACK = "the committed offset of a group never goes back"
     UNREAD = "every record below a committed offset was given to a member of the group"
     END_ANSWER = "the end in an empty read or a query was the partition's at some moment of the request"
 

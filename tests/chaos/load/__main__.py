@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ import uvloop
 from tests.chaos.checker.history import Acks
 from tests.chaos.load.calls import OUT_OF_RANGE, Caller, open_session
 from tests.chaos.load.group_members import CallingMember, PollingMember, read_committed
+from tests.chaos.load.kafka_members import AiokafkaMember, LibrdkafkaMember
+from tests.chaos.load.kafka_producers import AiokafkaProducer, LibrdkafkaProducer
 from tests.chaos.load.means import Client, Means
 from tests.chaos.load.producers import (
     FastProducer,
@@ -45,14 +48,18 @@ from tests.chaos.load.value_client import Sending
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workload, parse_workload
 
 RIVALS = 3
+FOLLOWED = 2
+"""Partitions of a topic that a client follows over HTTP. Members that are clients of Kafka follow all."""
 REPLAYERS = 2
 MEMBERS = 3
 CALLING_GROUP, POLLING_GROUP = "calling", "polling"
+KIP_848_GROUP, CLASSIC_GROUP = "kip-848", "classic"
 LAST_BATCHES_S_MAX = 90.0
 
 
 async def main(workload: Workload, history: Path) -> None:
     """Run to the end."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells every connection that a fault refuses
     with Recorder(history) as recorder:
         async with open_session() as session:
             caller = Caller(session)
@@ -61,8 +68,10 @@ async def main(workload: Workload, history: Path) -> None:
             tasks = [asyncio.create_task(client()) for client in _clients(means)]
             failing = asyncio.gather(*tasks)
             answer("ready")
-            commanded = await _obey(recorder, failing)
-            means.stopping.set()
+            try:
+                commanded = await _obey(recorder, failing)
+            finally:
+                means.stopping.set()
             await asyncio.wait_for(failing, LAST_BATCHES_S_MAX)
             if commanded:
                 await _read_to_the_end(means)
@@ -77,12 +86,14 @@ def _clients(means: Means) -> list[Client]:
     clients: list[Client] = []
     for topic, partition in means.workload.places():
         if topic == ORDERED:
-            clients.append(SequencedProducer(means, f"seq-{partition}", topic, partition).run)
+            clients.append(_sequenced(means, topic, partition))
         if topic == CONTENDED:
             rivals = (Rival(means, f"rival-{partition}-{n}", topic, partition) for n in range(RIVALS))
             clients += [rival.run for rival in rivals]
-        clients.append(TailReader(means, f"tail-{topic}-{partition}", topic, partition).run)
+        if topic == CONTENDED or partition < FOLLOWED:
+            clients.append(TailReader(means, f"tail-{topic}-{partition}", topic, partition).run)
     clients += [
+        AiokafkaProducer(means, MIXED, None).run,
         PlainProducer(means, "plain-1", MIXED).run,
         PlainProducer(means, "plain-2", ORDERED).run,
         SpreadingProducer(means, "keyed", MIXED, keyed=True).run,
@@ -93,7 +104,20 @@ def _clients(means: Means) -> list[Client]:
     clients += [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
     clients += [CallingMember(means, f"calling-{n}", CALLING_GROUP, ORDERED).run for n in range(MEMBERS)]
     clients += [PollingMember(means, f"polling-{n}", POLLING_GROUP, MIXED).run for n in range(MEMBERS)]
+    clients += [LibrdkafkaMember(means, f"librdkafka-member-{n}", KIP_848_GROUP, ORDERED).run for n in range(2)]
+    clients += [AiokafkaMember(means, f"aiokafka-member-{n}", CLASSIC_GROUP, MIXED).run for n in range(2)]
     return clients + _special_clients(means)
+
+
+def _sequenced(means: Means, topic: str, partition: int) -> Client:
+    """The only producer with sequences to the partition."""
+    match partition:
+        case 2:
+            return LibrdkafkaProducer(means, topic, partition).run
+        case 3:
+            return AiokafkaProducer(means, topic, partition).run
+        case _:
+            return SequencedProducer(means, f"seq-{partition}", topic, partition).run
 
 
 def _special_clients(means: Means) -> list[Client]:
@@ -158,7 +182,7 @@ def _status(recorder: Recorder) -> str:
 
 async def _read_to_the_end(means: Means) -> None:
     workload, chance = means.workload, Chance(means.workload, "final")
-    for group in (CALLING_GROUP, POLLING_GROUP):
+    for group in (CALLING_GROUP, POLLING_GROUP, KIP_848_GROUP, CLASSIC_GROUP):
         await read_committed(means, chance.broker(), group)
     for topic, partition in [*workload.places(), *await _special_places(means)]:
         first = chance.broker()

@@ -12,14 +12,16 @@ ORDERED, MIXED, CONTENDED = "ordered", "mixed", "contended"
 
 @dataclass(frozen=True)
 class Workload:
-    """`brokers` are the addresses for clients, ``http://HOST:PORT``. `pause_s` is the mean time between two requests of
-    a producer, chosen so that two cores are enough for the cluster and its clients."""
+    """`brokers` are the addresses for clients, ``http://HOST:PORT``, and `kafka` the ``bootstrap.servers`` of clients
+    of Kafka. `pause_s` is the mean time between two requests of a producer, chosen so that two cores are enough for the
+    cluster and its clients."""
 
     seed: int
     brokers: Sequence[str]
     partitions: Mapping[str, int]
     pause_s: float = 0.15
     batch_records_max: int = 30
+    kafka: str = ""
 
     def places(self) -> Iterator[tuple[str, int]]:
         return ((topic, partition) for topic, count in self.partitions.items() for partition in range(count))
