@@ -46,7 +46,6 @@ DIFFERENCES = (
     Difference(
         r"metadata_by_id: Metadata v1[23] ", "Kafka 4.1 fails with UNKNOWN_SERVER_ERROR for an id that it does not know"
     ),
-    Difference(r"authorized_operations: Kafka 3400, Tidelog 328$", "Tidelog's groups have no configs"),
     Difference(r"coordinators: .*invalid_group_id", "a group has a name: Kafka has a group with the empty name"),
     Difference(r"\[group_id=\]", "the same"),
     Difference(r"(committed_offsets|commits_without_members): .*(invalid_group_id|invalid_request)", "the same"),
