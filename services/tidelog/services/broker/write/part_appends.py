@@ -116,6 +116,8 @@ class PartAppends:
     def _place(self, parts: Sequence[PartDraft], targets: Sequence[Target | TidelogError]) -> Sequence[Entry]:
         """Must not await."""
         braked: dict[int, Overloaded | None] = {}
+        if not self._brake.figures().pressure:  # no shard is braked, so none is asked
+            braked = dict.fromkeys(target.leader.shard for target in targets if isinstance(target, Target))
         entries: list[Entry] = []
         for part, target in zip(parts, targets, strict=True):
             entries.append(
