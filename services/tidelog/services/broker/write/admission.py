@@ -51,7 +51,7 @@ def admit(records: pa.Table, config: TopicConfig, *, key_bytes_max: int, now_ms:
         return Admitted(records.set_column(0, _TIMESTAMP_FIELD, now), record_bytes, numbers)
     if not given.null_count:
         numbers = timestamps_ms(records)
-        if 0 <= numbers.min() and numbers.max() <= TIMESTAMP_MS_MAX:
+        if numbers.min() >= 0 and numbers.max() <= TIMESTAMP_MS_MAX:
             return Admitted(records, record_bytes, numbers)
     stamped = records.set_column(0, _TIMESTAMP_FIELD, _filled(given, now_ms))
     return Admitted(stamped, record_bytes, timestamps_ms(stamped))
