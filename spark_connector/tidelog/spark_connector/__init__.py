@@ -15,10 +15,11 @@ Options have the names and the meaning of Spark's Kafka source: see `tidelog.spa
 
 from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
 from tidelog.spark_connector.native_read import read
+from tidelog.spark_connector.reach import check_executors
 from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
 from tidelog.spark_connector.second_plan import replan_once
 from tidelog.spark_connector.slices import DataLoss
-from tidelog.spark_connector.source import TidelogDataSource, register
+from tidelog.spark_connector.source import TidelogDataSource, create_view, register
 from tidelog.spark_connector.stream_lag import kafka_metrics, stream_lag
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
     "JavaNotFound",
     "JavaRuntime",
     "TidelogDataSource",
+    "check_executors",
+    "create_view",
     "kafka_metrics",
     "read",
     "register",

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ import pyarrow as pa
 from tidelog.spark_connector.arrow_reads import store_errors
 from tidelog.spark_connector.pruning import Interval
 from tidelog.spark_connector.slices import ColdSlice, Piece
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NotFound, Unavailable
 from tidelog.storage.layout import shard_segment_id
 from tidelog.storage.parquet.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_footer, footer_bytes
 from tidelog.storage.parquet.row_decoding import decode_rows
@@ -61,8 +63,23 @@ class StoreReader:
         """The rows of `wanted` by partition and offset, with `PLACE` and `columns`, without the row groups that have no
         timestamp in `timestamps_ms`. Raises `NotFound` (the object is gone), `Corrupt`, `Denied`, `Unavailable`."""
         key = wanted.segment.key
-        with store_errors(self._url, key), self._files.open_input_file(f"{self._root}/{key}") as file:
+        with self._opened(key) as file:
             yield from _rows(key, file, wanted, columns, timestamps_ms)
+
+    def check(self, key: str) -> None:
+        """Open a segment and read nothing of it. A segment that is gone is none of this check's business, if the store
+        itself is there. Raises `Denied`, `Unavailable`."""
+        try:
+            with self._opened(key):
+                pass
+        except NotFound:
+            if self._url.startswith("file:") and not Path(self._root).is_dir():
+                raise Unavailable(f"there is no folder {self._root}") from None
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[pa.NativeFile]:
+        with store_errors(self._url, key), self._files.open_input_file(f"{self._root}/{key}") as file:
+            yield file
 
 
 @dataclass(frozen=True)

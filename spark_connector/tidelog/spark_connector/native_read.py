@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -25,11 +26,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
+from tidelog.spark_connector.json_values import ValueSchema, value_schema, with_json_value
 from tidelog.spark_connector.options import ReadOptions, parse_options
 from tidelog.spark_connector.rows import HEADERS, ReadTask, arrow_schema, read_task, row_schema
 from tidelog.spark_connector.slices import ColdSlice, HotSlice, TopicRef
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
 from tidelog.spark_connector.source import TidelogDataSource, register
+from tidelog.storage.errors import Invalid
 
 VERIFY_CHECKSUMS = "parquet.page.verify-checksum.enabled"
 """Parquet's Java reader checks the checksums of segments only with this setting."""
@@ -58,15 +61,32 @@ _SEGMENT_SCHEMA = StructType(
 )
 
 
-def read(spark: SparkSession, **options: str | int | bool) -> DataFrame:
-    """The records that `options` name (see `tidelog.spark_connector.options`), with Kafka's columns.
+def read(
+    spark: SparkSession,
+    *,
+    value: Literal["json"] | None = None,
+    schema: ValueSchema = None,
+    **options: str | int | bool,
+) -> DataFrame:
+    """The records that `options` name (see `tidelog.spark_connector.options`), with Kafka's columns. With
+    ``value="json"`` the values are parsed by `schema` (see `tidelog.spark_connector.json_values`).
 
     Raises `Invalid`, `NotFound`, `DataLoss`, `Unavailable`.
     """
-    wanted = parse_options({name: _option_text(value) for name, value in options.items()})
-    schema = row_schema(include_headers=wanted.include_headers)
-    frames = [frame for topic in take_snapshot(wanted) for frame in _frames(spark, wanted, topic, schema)]
-    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
+    wanted = parse_options({name: _option_text(option) for name, option in options.items()})
+    _check_value(value, schema)
+    columns = row_schema(include_headers=wanted.include_headers)
+    topics = take_snapshot(wanted)
+    frames = [frame for topic in topics for frame in _frames(spark, wanted, topic, columns)]
+    records = reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], columns)
+    return with_json_value(records, value_schema(spark, wanted, topics, schema)) if value else records
+
+
+def _check_value(value: str | None, schema: ValueSchema) -> None:
+    if value not in (None, "json"):
+        raise Invalid(f"value is json, or is left out for the bytes, not {value!r}", field="value")
+    if schema is not None and value is None:
+        raise Invalid('schema describes JSON values: add value="json"', field="schema")
 
 
 def _option_text(value: str | int | bool) -> str:

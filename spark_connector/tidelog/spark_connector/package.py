@@ -24,6 +24,8 @@ sys.exit(main())
 """
 
 PACKED = ("tidelog.spark_connector", "tidelog.wire", "tidelog.storage")
+DISCOVERY = "pyspark_tidelog"
+"""The module through which Spark finds the format."""
 
 
 def write_package(target: Path) -> None:
@@ -37,6 +39,10 @@ def write_package(target: Path) -> None:
             assert spec is not None
             assert spec.submodule_search_locations
             _add(archive, Path(spec.submodule_search_locations[0]), name.replace(".", "/"))
+        discovery = find_spec(DISCOVERY)
+        assert discovery is not None
+        assert discovery.origin
+        archive.write(discovery.origin, f"{DISCOVERY}.py")
 
 
 def _add(archive: ZipFile, folder: Path, name: str) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
@@ -39,6 +39,14 @@ def register(spark: SparkSession) -> None:
     pushdown and changes no setting."""
     spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(PushdownTidelogDataSource)
+
+
+def create_view(spark: SparkSession, name: str, **options: str) -> DataFrame:
+    """A temporary view of the records that `options` name, for SQL. Each query sees the log at that moment."""
+    register(spark)
+    frame = spark.read.format(TidelogDataSource.name()).options(**options).load()
+    frame.createOrReplaceTempView(name)
+    return frame
 
 
 class TidelogDataSource(DataSource):
