@@ -104,7 +104,7 @@ def test_wrong_uses_of_json_values_are_named(spark: SparkSession, hot_broker: Se
     with pytest.raises(Invalid, match='add value="json"'):
         read(spark, schema="a int", **given)
     with pytest.raises(Invalid, match="value is json, or is left out"):
-        read(spark, value="avro", **given)  # type: ignore[arg-type]
+        read(spark, value="avro", **given)
     with pytest.raises(Invalid, match="schema is not one that Spark understands"):
         read(spark, value="json", schema="a in t,,", **given)
     hot_broker.create_topic("prose", 1)

@@ -68,10 +68,6 @@ class BrokerConnection:
             self._connection.close()
             self._connection = None
 
-    def check(self) -> None:
-        """Raise `Unavailable` if no broker answers. Tries once."""
-        self._get_once("/healthz", accept="*/*")
-
     def topics(self) -> list[ListedTopic]:
         """Every topic, page by page."""
         page = self._value("/v1/topics", TopicPage)

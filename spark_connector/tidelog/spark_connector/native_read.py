@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -64,7 +63,7 @@ _SEGMENT_SCHEMA = StructType(
 def read(
     spark: SparkSession,
     *,
-    value: Literal["json"] | None = None,
+    value: str | None = None,
     schema: ValueSchema = None,
     **options: str | int | bool,
 ) -> DataFrame:

@@ -62,8 +62,8 @@ def check_executors(spark: SparkSession, **options: str) -> list[str]:
 def problem_here(broker: str, place: SegmentPlace | None) -> str | None:
     """Why this process does not reach the broker or the bucket; None if it reaches both."""
     try:
-        with BrokerConnection(broker) as connection:
-            connection.check()
+        with BrokerConnection(broker, attempts=1) as connection:
+            connection.get("/healthz")
     except TidelogError as error:
         return (
             f"the broker does not answer {here()}: {error}. All executors must reach the address in the option 'broker'"
