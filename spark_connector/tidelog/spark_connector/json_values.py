@@ -1,7 +1,8 @@
 """Values that are JSON, as columns: ``read(spark, subscribe="web", value="json", schema="path string, status int")``.
 
 The column `value` becomes a struct of the schema's fields. The column `corrupt_value` has the text of a value that is
-not JSON of that schema, and null for the others; `value` is null then. A record without a value has null in both.
+not JSON of that schema, and null for the others; `value` is null then. A record without a value, or with an
+empty one, has null in both.
 
 The schema is a `StructType`, Spark's text for one (``"path string, status int"``), or the path of a file
 (``Path("web.schema.json")``). If that file does not exist, or no schema is given, it is inferred from a bounded sample:
@@ -40,7 +41,6 @@ def with_json_value(frame: DataFrame, schema: StructType) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT_VALUE}
     found = F.from_json(F.col("value").cast("string"), parsed, options)
     corrupt = found.getField(CORRUPT_VALUE)
-    # A JSON value that is not an object, such as 7, leaves all fields null and is not reported in every case.
     whole = F.when(corrupt.isNull(), found.dropFields(CORRUPT_VALUE))
     columns = [name for name in frame.columns if name != "value"]
     at = frame.columns.index("value")
