@@ -94,9 +94,9 @@ def test_the_schema_depends_on_one_option_and_on_no_other_value() -> None:
 
 
 def test_the_properties_that_spark_gives_a_table_are_no_options() -> None:
-    table = {"provider": "tidelog", "owner": "root", "option.subscribe": "web", "subscribe": "web"}
+    table = {"provider": "tidelog", "owner": "root", "option.subscribe": "web"}
 
-    assert parse_options(table) == parse_options({"subscribe": "web"})
+    assert parse_options(table) == parse_options({**table, "subscribe": "web"}) == parse_options({"subscribe": "web"})
     with pytest.raises(Invalid, match="unknown option of the tidelog source: owner;"):
         parse_options({"subscribe": "web", "owner": "root"})
 

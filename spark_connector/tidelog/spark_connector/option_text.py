@@ -39,11 +39,11 @@ def by_known_name(given: Mapping[str, str], known: Iterable[str]) -> dict[str, s
 
 
 def _without_table_properties(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Spark adds the properties of a table (``CREATE TABLE``) to its options, and each option again as
-    ``option.name``."""
+    """Spark gives a table (``CREATE TABLE``) its properties as options, and the options as ``option.name``, when it
+    creates the table also as ``name``."""
     if "provider" not in given:
         return given
-    return {name: text for name, text in given.items() if name not in _TABLE and not name.startswith("option.")}
+    return {name.removeprefix("option."): text for name, text in given.items() if name not in _TABLE}
 
 
 def _advice(unknown: Iterable[str], spelling: Mapping[str, str]) -> str:
