@@ -93,14 +93,6 @@ def test_the_schema_depends_on_one_option_and_on_no_other_value() -> None:
         asks_for_headers({"header": "true"})
 
 
-def test_the_properties_that_spark_gives_a_table_are_no_options() -> None:
-    table = {"provider": "tidelog", "owner": "root", "option.subscribe": "web"}
-
-    assert parse_options(table) == parse_options({**table, "subscribe": "web"}) == parse_options({"subscribe": "web"})
-    with pytest.raises(Invalid, match="unknown option of the tidelog source: owner;"):
-        parse_options({"subscribe": "web", "owner": "root"})
-
-
 def test_the_options_of_a_stream_do_nothing_in_a_batch_read(caplog: pytest.LogCaptureFixture) -> None:
     assert parse_options({"subscribe": "web", "maxOffsetsPerTrigger": "any"}) == parse_options({"subscribe": "web"})
     assert "a batch read ignores maxOffsetsPerTrigger" in caplog.text

@@ -14,9 +14,6 @@ from tidelog.storage.errors import Invalid
 DEFAULT_BROKER = "http://127.0.0.1:8080"
 SHOWN_CHARS_MAX = 80
 
-_TABLE = ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
-"""Spark's reserved properties of a table."""
-
 T = TypeVar("T")
 
 _TIME_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -27,7 +24,6 @@ _BYTE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1
 def by_known_name(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """The options by the spelling in `known`; users may write any case, as everywhere in Spark."""
     spelling = {name.lower(): name for name in known}
-    given = _without_table_properties(given)
     unknown = sorted(name for name in given if name.lower() not in spelling)
     if unknown:
         raise Invalid(
@@ -36,14 +32,6 @@ def by_known_name(given: Mapping[str, str], known: Iterable[str]) -> dict[str, s
             field=unknown[0],
         )
     return {spelling[name.lower()]: str(value).strip() for name, value in given.items()}
-
-
-def _without_table_properties(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Spark gives a table (``CREATE TABLE``) its properties as options, and the options as ``option.name``, when it
-    creates the table also as ``name``."""
-    if "provider" not in given:
-        return given
-    return {name.removeprefix("option."): text for name, text in given.items() if name not in _TABLE}
 
 
 def _advice(unknown: Iterable[str], spelling: Mapping[str, str]) -> str:
