@@ -1,4 +1,4 @@
-"""Writes through Spark: what was written is what is read, errors come before the job."""
+"""Writes through Spark: what was written is what is read, errors come before the job, a stream goes on after a stop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from tests.spark.serving import Serving, serving
 
 from tidelog.spark_connector import read
@@ -91,3 +92,41 @@ def test_wrong_writes_fail_before_the_job(
     with pytest.raises(PySparkException, match=message):
         write(spark.range(3).selectExpr(columns), broker, **options)
     assert len(jobs.getJobIdsForGroup(None)) == before
+
+
+def test_a_null_topic_writes_nothing(spark: SparkSession, broker: Serving) -> None:
+    before = read(spark, broker=broker.url, subscribe="web").count()
+    rows = spark.range(10).selectExpr("cast(id as string) as value", "if(id = 7, null, 'web') as topic")
+    with pytest.raises(PySparkException, match="null topic present in the data"):
+        write(rows, broker)
+    assert read(spark, broker=broker.url, subscribe="web").count() == before
+
+
+def test_a_stream_writes_each_batch_once_over_restarts(
+    spark: SparkSession, broker: Serving, folder: Path, tmp_path: Path
+) -> None:
+    broker.create_topic("numbers", 3)
+
+    def run(batches: int) -> None:
+        query = started(spark, broker, tmp_path)
+        try:
+            while query.lastProgress is None or query.lastProgress["batchId"] < batches:
+                assert not query.awaitTermination(0.1)  # type: ignore[arg-type]
+        finally:
+            query.stop()
+
+    for batches in (2, 4):
+        run(batches)
+    found = read(spark, broker=broker.url, subscribe="numbers").selectExpr("cast(cast(value as string) as long) as n")
+    numbers = sorted(row.n for row in found.collect())
+    committed = max(int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdecimal())
+    assert numbers[: 100 * (committed + 1)] == list(range(100 * (committed + 1)))
+    assert len(numbers) == len(set(numbers))
+    assert {"committed", "published"} <= set(staged_files(folder))
+
+
+def started(spark: SparkSession, broker: Serving, checkpoint: Path) -> StreamingQuery:
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    rows = numbers.selectExpr("cast(value as string) as value")
+    options = {"broker": broker.url, "topic": "numbers", "checkpointLocation": str(checkpoint)}
+    return rows.writeStream.format("tidelog").options(**options).start()
