@@ -53,12 +53,11 @@ def make() -> None:
 
 SPARK_KAFKA = Component(
     name="spark-kafka",
-    purpose="Spark's Kafka source, for the benchmarks",
+    purpose="Spark's Kafka source and sink, for tests of Kafka's protocol and benchmarks",
     how="install Java 17 or newer and Maven, then `python infra/components.py prepare spark-kafka`",
     find=find,
     make=make,
     seconds=20,
     megabytes=11,
     programs=("mvn",),
-    on_demand=True,
 )
