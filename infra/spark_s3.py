@@ -11,7 +11,7 @@ PACKAGE = "org.apache.hadoop:hadoop-aws:3.5.0"
 
 
 def folder() -> Path:
-    """The folder of the jars, which `tidelog.spark_connector.s3_jars` fills and uses."""
+    """The folder of the jars, which `tidelog.spark_connector.sessions.s3_jars` fills and uses."""
     return cache_folder() / "spark-jars" / PACKAGE.replace(":", "_")
 
 
@@ -22,7 +22,7 @@ def find() -> Path | None:
 
 def make() -> None:
     """Fetch them: four jars, 674 MB."""
-    run_showing_progress("spark-s3", [sys.executable, "-m", "tidelog.spark_connector.s3_jars"], {})
+    run_showing_progress("spark-s3", [sys.executable, "-m", "tidelog.spark_connector.sessions.s3_jars"], {})
 
 
 SPARK_S3 = Component(

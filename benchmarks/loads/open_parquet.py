@@ -29,7 +29,7 @@ HADOOP_DEFAULTS = {"fs.s3a.input.stream.type": "analytics"}
 
 def reader_of(name: str) -> OpenReader:
     if name.startswith("spark"):
-        from tidelog.spark_connector.local_session import local_session
+        from tidelog.spark_connector.sessions.local_session import local_session
 
         return PlainSpark(local_session("open-parquet", s3=True), HADOOP_DEFAULTS if name == "spark-defaults" else {})
     return DuckDb() if name == "duckdb" else Pandas()

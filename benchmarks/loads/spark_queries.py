@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark_connector import read
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 
 WARM_UP_ROUNDS = 2
 """The JVM compiles code while it runs: the first turn of a query takes five times as long as the third."""

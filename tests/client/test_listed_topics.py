@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from tidelog.client import Admin
-from tidelog.spark_connector.broker_connection import BrokerConnection
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
 
 LARGE = 6_000
 """Partitions per topic: two topics of this size do not fit on one page."""

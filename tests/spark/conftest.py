@@ -12,7 +12,7 @@ from tests.components.s3_endpoint import S3Endpoint
 from tests.spark.planning import Planning, planning_beside
 from tests.spark.serving import KEEPS_HOT, Serving, serving
 
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from tests.spark.serving import Serving
 from tests.storage.archive_scenes import ManualClock
 
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.rows import ReadTask, read_task, row_schema
-from tidelog.spark_connector.stream_offsets import StreamOffsets
-from tidelog.spark_connector.stream_options import parse_stream_options
-from tidelog.spark_connector.stream_planner import StreamPlanner
+from tidelog.spark_connector.options.stream_options import parse_stream_options
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
+from tidelog.spark_connector.reads.rows import ReadTask, read_task, row_schema
+from tidelog.spark_connector.streams.stream_offsets import StreamOffsets
+from tidelog.spark_connector.streams.stream_planner import StreamPlanner
 
 Place = tuple[str, int, int]
 

@@ -13,7 +13,7 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 
 SETTINGS = {"spark.task.maxFailures": "100", "spark.deploy.maxExecutorRetries": "-1"}
 """Spark must not give up because of the kills themselves."""

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 import httpx
 import pyarrow as pa
 
-from tidelog.spark_connector.broker_connection import BrokerConnection, Buffer
-from tidelog.spark_connector.committed_batch import StagedPart
-from tidelog.spark_connector.sink_commit import SinkCommit
-from tidelog.spark_connector.sink_partitions import KnownTopics
-from tidelog.spark_connector.staged_rows import StagedRows
-from tidelog.spark_connector.staging_area import StagingArea
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection, Buffer
+from tidelog.spark_connector.sinks.committed_batch import StagedPart
+from tidelog.spark_connector.sinks.sink_commit import SinkCommit
+from tidelog.spark_connector.sinks.sink_partitions import KnownTopics
+from tidelog.spark_connector.sinks.staged_rows import StagedRows
+from tidelog.spark_connector.sinks.staging_area import StagingArea
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 
 Place = tuple[str, int, int]
 AfterBatch = Callable[[int], None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark_connector.java_runtime import (
+from tidelog.spark_connector.sessions.java_runtime import (
     VECTOR_MODULE_ARGUMENT,
     JavaNotFound,
     find_java,
@@ -170,7 +170,7 @@ def test_use_java_sets_what_pyspark_reads_and_leaves_a_chosen_python_alone(tmp_p
 
 
 START_SPARK = """
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 local_session("refused", settings={"spark.driver.extraJavaOptions": "-Xss1k"})
 """
 

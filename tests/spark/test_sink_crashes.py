@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.spark.sink_world import PARTITIONS, ROWS, Calls, Crash, SinkWorld, attempt, check_once, commit, stage
 
-from tidelog.spark_connector.committed_batch import StagedPart
+from tidelog.spark_connector.sinks.committed_batch import StagedPart
 from tidelog.storage.errors import Conflict, NotFound
 
 PAIRS = 15

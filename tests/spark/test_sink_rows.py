@@ -21,14 +21,14 @@ from pyspark.sql.types import (
 )
 from tests.spark.sink_world import SinkWorld, commit
 
-from tidelog.spark_connector import staged_rows
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.committed_batch import StagedPart
-from tidelog.spark_connector.sink_columns import check_columns
-from tidelog.spark_connector.sink_options import SinkOptions, parse_sink_options
-from tidelog.spark_connector.sink_partitions import KnownTopics
-from tidelog.spark_connector.staged_rows import StagedRows
-from tidelog.spark_connector.staging_area import StagingArea
+from tidelog.spark_connector.options.sink_options import SinkOptions, parse_sink_options
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
+from tidelog.spark_connector.sinks import staged_rows
+from tidelog.spark_connector.sinks.committed_batch import StagedPart
+from tidelog.spark_connector.sinks.sink_columns import check_columns
+from tidelog.spark_connector.sinks.sink_partitions import KnownTopics
+from tidelog.spark_connector.sinks.staged_rows import StagedRows
+from tidelog.spark_connector.sinks.staging_area import StagingArea
 from tidelog.storage.errors import Invalid, NotFound
 from tidelog.storage.partitioner import partitions_of
 from tidelog.storage.runtime import Runtime

@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.spark.serving import START_MS, Serving, records
 
-from tidelog.spark_connector.options import parse_options
-from tidelog.spark_connector.snapshot import take_snapshot
+from tidelog.spark_connector.options.read_options import parse_options
+from tidelog.spark_connector.reads.snapshot import take_snapshot
 from tidelog.storage.errors import Invalid
 
 

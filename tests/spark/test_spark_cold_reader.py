@@ -10,10 +10,10 @@ import pytest
 from tests.counting_files import counting_files
 from tests.topic_segments import TOPIC_ID, Ends, log_of, table_of, time_ms, with_noise, write_segment
 
-from tidelog.spark_connector import cold_reader
-from tidelog.spark_connector.cold_reader import StoreReader
-from tidelog.spark_connector.pruning import Interval
-from tidelog.spark_connector.slices import ColdSlice, PartitionRange, slices_of
+from tidelog.spark_connector.reads import cold_reader
+from tidelog.spark_connector.reads.cold_reader import StoreReader
+from tidelog.spark_connector.reads.pruning import Interval
+from tidelog.spark_connector.reads.slices import ColdSlice, PartitionRange, slices_of
 from tidelog.storage.errors import Corrupt, Invalid, NotFound
 from tidelog.wire.topic_log import TopicLogDescription
 

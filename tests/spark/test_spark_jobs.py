@@ -17,8 +17,8 @@ from tests.spark.serving import ARCHIVES, Serving, records, serving
 
 from tidelog.spark_connector.jobs.job_progress import task_counts
 from tidelog.spark_connector.jobs.verify import SEGMENTS_PER_TASK_MAX, TASK_BYTES, tasks_of
-from tidelog.spark_connector.native_read import read
 from tidelog.spark_connector.package import JOBS_PROGRAM, write_package
+from tidelog.spark_connector.queries.native_read import read
 from tidelog.storage.errors import Invalid, NotFound
 from tidelog.storage.manifests.shard_values import TopicSegment
 

@@ -13,10 +13,10 @@ from tests.spark.serving import ARCHIVES, expected_row, records, rows_of, servin
 from tests.spark.upkeep_worker import UpkeepWorker
 
 from tidelog.spark_connector import read, replan_once
-from tidelog.spark_connector.options import parse_options
-from tidelog.spark_connector.pruning import Pruning
-from tidelog.spark_connector.rows import read_task, row_schema
-from tidelog.spark_connector.second_plan import missing_segment
+from tidelog.spark_connector.options.read_options import parse_options
+from tidelog.spark_connector.queries.second_plan import missing_segment
+from tidelog.spark_connector.reads.pruning import Pruning
+from tidelog.spark_connector.reads.rows import read_task, row_schema
 from tidelog.spark_connector.source import plan_tasks
 from tidelog.storage.errors import NotFound
 

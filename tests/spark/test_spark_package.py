@@ -16,7 +16,8 @@ import sys
 sys.path = [sys.argv[1], *(entry for entry in sys.path if "site-packages" in entry or "lib/python" in entry)]
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
 import msgspec
-from tidelog.spark_connector import cold_reader, slices, pruning, source
+from tidelog.spark_connector import source
+from tidelog.spark_connector.reads import cold_reader, pruning, slices
 from tidelog.wire.topic_log import TopicLogDescription
 assert cold_reader.__file__.startswith(sys.argv[1]), cold_reader.__file__
 log = msgspec.json.decode(sys.argv[2], type=TopicLogDescription)

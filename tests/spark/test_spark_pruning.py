@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 )
 from tests.spark.segments import segment
 
-from tidelog.spark_connector.pruning import Interval, Pruning, pruning_of
-from tidelog.spark_connector.slices import ColdSlice, HotSlice, Piece, Slice
+from tidelog.spark_connector.reads.pruning import Interval, Pruning, pruning_of
+from tidelog.spark_connector.reads.slices import ColdSlice, HotSlice, Piece, Slice
 
 SEGMENT = segment("a.parquet", {0: (0, 100), 2: (500, 510)}, (1_000, 1_999))
 COLD = ColdSlice(SEGMENT, (Piece(SEGMENT.spans[0], 0, 100), Piece(SEGMENT.spans[1], 500, 510)))

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from tests.spark.serving import ARCHIVES, Serving, records, serving
 
 from tidelog.spark_connector import check_executors
-from tidelog.spark_connector.options import parse_options
-from tidelog.spark_connector.pruning import EVERYTHING
-from tidelog.spark_connector.reach import SegmentPlace, bucket_problem, problem_here
+from tidelog.spark_connector.options.read_options import parse_options
+from tidelog.spark_connector.reads.pruning import EVERYTHING
+from tidelog.spark_connector.reads.reach import SegmentPlace, bucket_problem, problem_here
 from tidelog.spark_connector.source import plan_tasks
 from tidelog.storage.errors import Unavailable
 

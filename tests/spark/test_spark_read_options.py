@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tidelog.spark_connector.bounds import (
+from tidelog.spark_connector.options.bounds import (
     AtEarliest,
     AtLatest,
     AtOffsets,
@@ -15,9 +15,9 @@ from tidelog.spark_connector.bounds import (
     AtTimestamps,
     check_covers,
 )
-from tidelog.spark_connector.option_text import DEFAULT_BROKER
-from tidelog.spark_connector.options import KNOWN_OPTIONS, asks_for_headers, parse_options
-from tidelog.spark_connector.subscription import Assignment, TopicNames, TopicPattern
+from tidelog.spark_connector.options.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options.read_options import KNOWN_OPTIONS, asks_for_headers, parse_options
+from tidelog.spark_connector.options.subscription import Assignment, TopicNames, TopicPattern
 from tidelog.storage.errors import Invalid
 
 

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.layouts import HOT_END, LAYOUTS, expected_records, serving_layouts
 from tests.spark.serving import START_MS, Serving, expected_row, rows_of
 
-from tidelog.spark_connector import TidelogDataSource, native_read, read, register
-from tidelog.spark_connector.rows import row_schema
+from tidelog.spark_connector import TidelogDataSource, read, register
+from tidelog.spark_connector.queries import native_read
+from tidelog.spark_connector.reads.rows import row_schema
 from tidelog.spark_connector.source import FILTER_PUSHDOWN
 
 pytestmark = pytest.mark.spark

@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.serving import ARCHIVES, KEEPS_HOT, Serving, records, serving
 
-from tidelog.spark_connector import DataLoss, broker_connection, read
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.hot_reader import HotReader
-from tidelog.spark_connector.slices import HotSlice
+from tidelog.spark_connector import DataLoss, read
+from tidelog.spark_connector.reads import broker_connection
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
+from tidelog.spark_connector.reads.hot_reader import HotReader
+from tidelog.spark_connector.reads.slices import HotSlice
 from tidelog.storage.errors import NotFound, Unavailable
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyarrow.fs import S3FileSystem
 
-from tidelog.spark_connector.s3_access import s3_options
+from tidelog.spark_connector.sessions.s3_access import s3_options
 from tidelog.storage.stores.arrow_files import s3_file_system
 
 STREAM = {"spark.hadoop.fs.s3a.input.stream.type": "classic"}

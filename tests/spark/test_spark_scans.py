@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.spark.segments import segment
 
-from tidelog.spark_connector.native_read import LISTED_AT_ONCE, SCANS_MAX, OffsetRange, offset_ranges, scans
-from tidelog.spark_connector.slices import ColdSlice, Piece
+from tidelog.spark_connector.queries.native_read import LISTED_AT_ONCE, SCANS_MAX, OffsetRange, offset_ranges, scans
+from tidelog.spark_connector.reads.slices import ColdSlice, Piece
 
 
 def whole_segments(count: int) -> list[ColdSlice]:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from tests.topic_segments import TOPIC, TOPIC_ID, Ends, log_of, write_segment
 
-from tidelog.spark_connector import cold_reader
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.rows import ReadTask, TaskReader, arrow_schema, row_schema
-from tidelog.spark_connector.slices import DataLoss, PartitionRange, TopicRef, slices_of
+from tidelog.spark_connector.reads import cold_reader
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
+from tidelog.spark_connector.reads.rows import ReadTask, TaskReader, arrow_schema, row_schema
+from tidelog.spark_connector.reads.slices import DataLoss, PartitionRange, TopicRef, slices_of
 from tidelog.storage.errors import NotFound
 from tidelog.storage.manifests.shard_values import TopicSegment
 from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.spark.segments import log_of
 
-from tidelog.spark_connector.slices import (
+from tidelog.spark_connector.reads.slices import (
     OFFSETS_PER_TASK,
     ColdSlice,
     DataLoss,

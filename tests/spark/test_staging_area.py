@@ -10,10 +10,10 @@ from tests.components.s3_endpoint import S3Bucket
 from tests.http.conftest import SETTINGS
 from tests.spark.sink_world import ROWS, SinkWorld, commit, rows
 
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.sink_partitions import KnownTopics
-from tidelog.spark_connector.staged_rows import StagedRows
-from tidelog.spark_connector.staging_area import LocalStaging, S3Staging, Staging, StagingArea, staging_of
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
+from tidelog.spark_connector.sinks.sink_partitions import KnownTopics
+from tidelog.spark_connector.sinks.staged_rows import StagedRows
+from tidelog.spark_connector.sinks.staging_area import LocalStaging, S3Staging, Staging, StagingArea, staging_of
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.spark_connector.admission import Backlog, shared_out, waits_for_more
-from tidelog.spark_connector.bounds import AtLatest, AtOffsets, AtTimestamp
-from tidelog.spark_connector.options import KNOWN_OPTIONS
-from tidelog.spark_connector.stream_options import AdmissionLimits, parse_stream_options
+from tidelog.spark_connector.options.bounds import AtLatest, AtOffsets, AtTimestamp
+from tidelog.spark_connector.options.read_options import KNOWN_OPTIONS
+from tidelog.spark_connector.options.stream_options import AdmissionLimits, parse_stream_options
+from tidelog.spark_connector.streams.admission import Backlog, shared_out, waits_for_more
 from tidelog.storage.errors import Invalid
 
 SMALL, LARGE, NONE, GONE = ("web", 0), ("web", 1), ("web", 2), ("app", 0)

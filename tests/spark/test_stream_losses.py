@@ -7,8 +7,8 @@ import pytest
 from tests.spark.planning import Planning, offsets_of, places, span
 from tests.spark.serving import Serving, records
 
-from tidelog.spark_connector.slices import DataLoss
-from tidelog.spark_connector.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets
+from tidelog.spark_connector.reads.slices import DataLoss
+from tidelog.spark_connector.streams.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets
 from tidelog.storage.errors import NotFound
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tidelog.spark_connector.stream_lag import kafka_metrics, stream_lag
-from tidelog.spark_connector.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets, parse_stream_offsets
-from tidelog.spark_connector.stream_progress import ranges_between
+from tidelog.spark_connector.streams.stream_lag import kafka_metrics, stream_lag
+from tidelog.spark_connector.streams.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets, parse_stream_offsets
+from tidelog.spark_connector.streams.stream_progress import ranges_between
 from tidelog.storage.errors import Invalid
 
 A, B = "a" * 32, "b" * 32

@@ -10,8 +10,8 @@ from tests.spark.planning import Planning, offsets_of, places, planning_beside, 
 from tests.spark.serving import ARCHIVES, KEEPS_HOT, START_MS, Serving, records, serving
 from tests.spark.upkeep_worker import UpkeepWorker
 
-from tidelog.spark_connector.slices import ColdSlice, DataLoss, HotSlice
-from tidelog.spark_connector.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets
+from tidelog.spark_connector.reads.slices import ColdSlice, DataLoss, HotSlice
+from tidelog.spark_connector.streams.stream_offsets import BEGINNING, StreamOffsets, TopicOffsets
 from tidelog.storage.errors import Invalid, NotFound
 
 

@@ -9,18 +9,18 @@
     spark.read.format("tidelog").option("subscribe", "web").load()
     spark.readStream.format("tidelog").option("subscribe", "web").load()
 
-Options have the names and the meaning of Spark's Kafka source: see `tidelog.spark_connector.options` and
-`tidelog.spark_connector.stream_options`.
+Options have the names and the meaning of Spark's Kafka source: see `tidelog.spark_connector.options.read_options` and
+`tidelog.spark_connector.options.stream_options`.
 """
 
-from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
-from tidelog.spark_connector.native_read import read
-from tidelog.spark_connector.reach import check_executors
-from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
-from tidelog.spark_connector.second_plan import replan_once
-from tidelog.spark_connector.slices import DataLoss
+from tidelog.spark_connector.queries.native_read import read
+from tidelog.spark_connector.queries.second_plan import replan_once
+from tidelog.spark_connector.reads.reach import check_executors
+from tidelog.spark_connector.reads.slices import DataLoss
+from tidelog.spark_connector.sessions.java_runtime import JavaNotFound, JavaRuntime, use_java
+from tidelog.spark_connector.sessions.s3_access import HADOOP_AWS_PACKAGE, s3_options
 from tidelog.spark_connector.source import TidelogDataSource, create_view, register
-from tidelog.spark_connector.stream_lag import kafka_metrics, stream_lag
+from tidelog.spark_connector.streams.stream_lag import kafka_metrics, stream_lag
 
 __all__ = [
     "HADOOP_AWS_PACKAGE",

@@ -20,15 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tidelog.spark_connector.options import ReadOptions, asks_for_headers, parse_options
-from tidelog.spark_connector.pruning import Pruning, pruning_of
-from tidelog.spark_connector.rows import ReadTask, checked_schema, read_task, row_schema
-from tidelog.spark_connector.sink import TidelogStreamWriter, TidelogWriter
-from tidelog.spark_connector.sink_options import parse_sink_options
-from tidelog.spark_connector.snapshot import take_snapshot
-from tidelog.spark_connector.stream_options import parse_stream_options
-from tidelog.spark_connector.stream_source import TidelogStreamReader
-from tidelog.spark_connector.task_plan import tasks_of
+from tidelog.spark_connector.options.read_options import ReadOptions, asks_for_headers, parse_options
+from tidelog.spark_connector.options.sink_options import parse_sink_options
+from tidelog.spark_connector.options.stream_options import parse_stream_options
+from tidelog.spark_connector.reads.pruning import Pruning, pruning_of
+from tidelog.spark_connector.reads.rows import ReadTask, checked_schema, read_task, row_schema
+from tidelog.spark_connector.reads.snapshot import take_snapshot
+from tidelog.spark_connector.reads.task_plan import tasks_of
+from tidelog.spark_connector.sinks.sink import TidelogStreamWriter, TidelogWriter
+from tidelog.spark_connector.streams.stream_source import TidelogStreamReader
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -19,10 +19,10 @@ from typing import Any
 import pyspark
 from pyspark.errors import PySparkException
 
-from tidelog.spark_connector.java_runtime import use_java
-from tidelog.spark_connector.local_session import local_session
-from tidelog.spark_connector.native_read import read
-from tidelog.spark_connector.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.queries.native_read import read
+from tidelog.spark_connector.sessions.java_runtime import use_java
+from tidelog.spark_connector.sessions.local_session import local_session
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 

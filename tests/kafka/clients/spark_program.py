@@ -14,7 +14,7 @@ from infra.spark_kafka import folder as jars
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 
 SEEN = "seen.json"
 STEP = 70

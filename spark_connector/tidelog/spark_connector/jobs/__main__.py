@@ -26,7 +26,7 @@ from tidelog.spark_connector.jobs.catalog import JOBS
 from tidelog.spark_connector.jobs.job import Job, Outcome
 from tidelog.spark_connector.jobs.job_metrics import write_metrics
 from tidelog.spark_connector.jobs.job_progress import progress_shown
-from tidelog.spark_connector.local_session import local_session
+from tidelog.spark_connector.sessions.local_session import local_session
 from tidelog.spark_connector.source import register
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Clock, Runtime

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark_connector.jobs.job import Facts, JobKind, Outcome
 from tidelog.spark_connector.jobs.topic_ranges import TopicRanges, add_read_options, ranges_now, read_options
-from tidelog.spark_connector.native_read import read
+from tidelog.spark_connector.queries.native_read import read
 from tidelog.storage.errors import Invalid
 
 FORMATS = ("parquet", "orc", "json", "iceberg", "delta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from tidelog.spark_connector.arrow_reads import ArrowReads
+from tidelog.spark_connector.reads.arrow_reads import ArrowReads
 from tidelog.storage.bucket.finding import UNREADABLE, Finding, unreadable
 from tidelog.storage.bucket.segment_reading import check_segment
 from tidelog.storage.errors import NotFound

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.reads.broker_connection import BrokerConnection
 from tidelog.storage.errors import Invalid
 
 PROGRESS_KEPT = 100_000

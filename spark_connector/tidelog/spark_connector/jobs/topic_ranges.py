@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from tidelog.spark_connector.jobs.job import Facts
 from tidelog.spark_connector.jobs.named_values import named_values
-from tidelog.spark_connector.option_text import DEFAULT_BROKER
-from tidelog.spark_connector.options import parse_options
-from tidelog.spark_connector.snapshot import TopicSnapshot, take_snapshot
+from tidelog.spark_connector.options.option_text import DEFAULT_BROKER
+from tidelog.spark_connector.options.read_options import parse_options
+from tidelog.spark_connector.reads.snapshot import TopicSnapshot, take_snapshot
 
 
 @dataclass(frozen=True)
