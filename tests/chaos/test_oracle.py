@@ -34,6 +34,7 @@ NOT_LINEARIZABILITY = {
     Rule.LOG_START,
     Rule.UNDELETED,
     Rule.TWO_OWNERS,
+    Rule.COMMIT_WENT_BACK,
     Rule.STALE_COMMIT,
     Rule.STALE_READ,
     Rule.COMMIT_LOST,
