@@ -21,7 +21,7 @@ from pathlib import Path
 
 from infra.cluster.topology import Shape
 from infra.log_oracle import LOG_ORACLE
-from tests.chaos.checker.coverage import unrecorded
+from tests.chaos.checker.coverage import AT_THE_END, unrecorded
 from tests.chaos.checker.history import FaultWindow, History
 from tests.chaos.checker.history_lines import format_operation, parse_history
 from tests.chaos.checker.judge import Verdict, judge
@@ -36,6 +36,7 @@ from tests.chaos.world import World, open_world
 PARTITIONS = {ORDERED: 4, MIXED: 4, CONTENDED: 2}
 RECOVERY_S_MAX = 90.0
 LOOK_S = 0.25
+LOOK_AT_KINDS_S = 2.0
 TRACEBACK_SHOWN = 1_500
 """Characters of the end of a log line, which is JSON and holds the whole traceback."""
 
@@ -134,6 +135,7 @@ class ChaosRun:
                 for planned in faults:
                     self._strike(world, load, planned)
                 self._await(load, until)
+                self._await_every_kind(load)
                 status = load.stop()
             self._trouble += _defects(world)
         history = self._kept(load.history)
@@ -192,6 +194,12 @@ class ChaosRun:
             assert time.monotonic() < give_up_at, f"the load did too little in {RECOVERY_S_MAX} s: {status.counts}"
             self._never.wait(LOOK_S)
 
+    def _await_every_kind(self, load: LoadProcess) -> None:
+        """On a busy machine some clients have done little by now. If a kind is missing in the end, `of` says so."""
+        give_up_at = time.monotonic() + RECOVERY_S_MAX
+        while time.monotonic() < give_up_at and any(unrecorded(_so_far(load.history), but=AT_THE_END)):
+            self._never.wait(LOOK_AT_KINDS_S)
+
     def _await_appends(self, load: LoadProcess, after: float) -> None:
         """Wait until, in every partition, an append that began after `after` is acknowledged."""
         give_up_at = time.monotonic() + RECOVERY_S_MAX
@@ -199,6 +207,12 @@ class ChaosRun:
             if time.monotonic() > give_up_at:
                 raise DidNotRecover(f"seed {self._seed}, {self._folder}: {waiting} took nothing in {RECOVERY_S_MAX} s")
             self._never.wait(LOOK_S)
+
+
+def _so_far(path: Path) -> History:
+    """What the clients have recorded; the last line may be cut off."""
+    with path.open(encoding="utf-8") as lines:
+        return parse_history(line for line in lines if line.endswith("\n"))
 
 
 def _defects(world: World) -> Iterator[str]:
