@@ -229,6 +229,28 @@ def test_the_data_source_makes_as_many_tasks_as_asked(spark: SparkSession, broke
     assert source.option("maxRecordsPerPartition", 250).load().rdd.getNumPartitions() >= 3_900 // 250
 
 
+def test_a_query_without_a_filter_has_all_rows_after_one_with_a_filter(spark: SparkSession, broker: Serving) -> None:
+    frame = spark.read.format("tidelog").options(broker=broker.url, subscribe="mixed").load()
+
+    assert frame.where("offset >= 2000").count() == 100
+    assert frame.count() == 3_900
+    assert frame.where("partition = 1").count() == 1_800
+    assert frame.count() == 3_900
+
+
+def test_actions_of_a_data_frame_see_the_same_records_and_a_later_one_sees_more(
+    spark: SparkSession, broker: Serving
+) -> None:
+    broker.create_topic("later", 1)
+    broker.produce("later", 0, expected_records("hot")[0][:100])
+    source = spark.read.format("tidelog").options(broker=broker.url, subscribe="later")
+    frame = source.load()
+    assert frame.count() == 100
+    broker.produce("later", 0, expected_records("hot")[0][100:150])
+    assert frame.count() == 100
+    assert source.load().count() == 150
+
+
 def test_the_data_source_can_be_registered_without_touching_the_sessions_settings(
     spark: SparkSession, broker: Serving
 ) -> None:

@@ -4,8 +4,8 @@
     spark.read.format("tidelog").option("subscribe", "web").load()
 
 Planning runs in a Python process on the driver and takes the snapshot. Each task then reads its slices in a Python
-worker and passes Arrow batches to the JVM. As with Kafka's source, every action (count, show, write ...) plans again
-and sees the log at that moment. `tidelog.spark_connector.read` plans once and is faster.
+worker and passes Arrow batches to the JVM. Spark keeps the plan of a DataFrame's first action for the later ones, so
+all see the same records; ``load()`` again to see newer ones. `tidelog.spark_connector.read` is faster.
 
 Spark does not prune columns of Python sources. To read some columns only, name them in a schema:
 ``spark.read.schema("offset long")``.
@@ -31,18 +31,24 @@ from tidelog.spark_connector.sinks.sink import TidelogStreamWriter, TidelogWrite
 from tidelog.spark_connector.streams.stream_source import TidelogStreamReader
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+PUSHDOWN_IS_SAFE = hasattr(DataSourceReader, "pushLimit")
+"""Spark 4.2 and 4.3 keep the plan of a query with pushed filters, and use it for a later query of the same DataFrame
+without filters, which then lacks rows. The version that brought `pushLimit` keeps such plans apart."""
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format ``tidelog`` in `spark` with filter pushdown. This switches on the session's setting
-    ``spark.sql.python.filterPushdown.enabled``. ``spark.dataSource.register(TidelogDataSource)`` registers it without
-    pushdown and changes no setting."""
-    spark.conf.set(FILTER_PUSHDOWN, "true")
-    spark.dataSource.register(PushdownTidelogDataSource)
+    """Register the format ``tidelog`` in `spark`, with filter pushdown if this Spark does that right: then it switches
+    on the session's setting ``spark.sql.python.filterPushdown.enabled``."""
+    if PUSHDOWN_IS_SAFE:
+        spark.conf.set(FILTER_PUSHDOWN, "true")
+        spark.dataSource.register(PushdownTidelogDataSource)
+    else:
+        spark.dataSource.register(TidelogDataSource)
 
 
 def create_view(spark: SparkSession, name: str, **options: str) -> DataFrame:
-    """A temporary view of the records that `options` name, for SQL. Each query sees the log at that moment."""
+    """A temporary view of the records that `options` name, for SQL. All queries of it see the records that the first
+    one saw; make the view again to see newer ones."""
     register(spark)
     frame = spark.read.format(TidelogDataSource.name()).options(**options).load()
     frame.createOrReplaceTempView(name)
