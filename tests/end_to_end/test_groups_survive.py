@@ -39,6 +39,7 @@ async def pair(client: GroupClient, group: str) -> list[LiveMember]:
         await asyncio.sleep(0.05)
     for member in members:
         await member.beat()
+        member.epochs.clear()  # of the handover, when the second one joined
     return members
 
 
