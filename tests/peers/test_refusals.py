@@ -45,6 +45,7 @@ SAMPLES: tuple[errors.TidelogError, ...] = (
     errors.SequenceConflict("x", expected_sequence=3),
     errors.ProducerFenced("x", current_epoch=2),
     errors.UnknownMember("x"),
+    errors.UnknownGroup("x"),
     errors.MemberFenced("x"),
     errors.StaleMemberEpoch("x"),
     errors.InstanceInUse("x"),

@@ -40,7 +40,7 @@ def body_media(request: Request, known: Sequence[Media] = BODY_MEDIA) -> Media:
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     found = next((media for media in known if media.value == kind.strip().lower()), None)
     if found is None:
-        names = tuple(media.value for media in known)
+        names = tuple(media.value for media in known if media is not Media.STAGED)  # only sinks send that
         raise UnsupportedMedia(
             f"Content-Type {kind.strip()[:80]!r} is not supported: send {' or '.join(names)}", known=names
         )
