@@ -41,7 +41,7 @@ cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, un
 
 test: $(VENV)/.dev ## the whole suite, with the real components that this machine has
 	@$(BIN)/python $(PREPARE)
-	$(if $(ARGS),,@echo "The whole suite takes about 15 minutes on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
+	$(if $(ARGS),,@echo "The whole suite takes about half an hour on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
