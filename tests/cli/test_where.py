@@ -124,6 +124,7 @@ def test_whole_numbers_are_compared_exactly() -> None:
     assert chosen(f"value.n > {big}", records) == [1, 2, 4]
     assert chosen(f"value.n == {2**70}", records) == [2]
     assert chosen("value.n < 2", records) == [3]
+    assert chosen(f"value.n in ({big + 1}, 0.5)", rows({"n": 0.5}, {"n": float(big)}, {"n": 1.5})) == [0]
 
 
 def test_only_blocks_with_values_that_do_not_fit_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,7 +199,9 @@ def _fits(constant: Constant, kind: pa.DataType) -> bool:
         return pa.types.is_boolean(kind)
     if isinstance(constant, str):
         return pa.types.is_string(kind) or pa.types.is_binary(kind)
-    return constant is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    if constant is None or (pa.types.is_floating(kind) and float(constant) != constant):
+        return False  # a whole number that no float equals
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _plain(constant: Constant, kind: pa.DataType) -> object:
